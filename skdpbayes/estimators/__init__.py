@@ -1,0 +1,1 @@
+"""The estimators, one a file: the only place where the other rooms meet."""

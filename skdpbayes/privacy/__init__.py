@@ -1,0 +1,1 @@
+"""Privacy arithmetic: numbers in, numbers out; no data array is ever seen here."""
