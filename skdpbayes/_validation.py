@@ -1,0 +1,122 @@
+"""Checks of parameters and data; the one file that may touch scikit-learn's private names."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.extmath import row_norms
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+__all__ = [
+    "ADJACENCIES",
+    "check_choice",
+    "check_flag",
+    "check_integer",
+    "check_is_fitted",
+    "check_real",
+    "clip_rows",
+    "encode_labels",
+    "validate_data",
+]
+
+ADJACENCIES = ("replace_one", "zero_out")
+
+
+def check_real(
+    name: str,
+    value: Any,
+    *,
+    low: float = -np.inf,
+    high: float = np.inf,
+    closed: str = "both",
+    remedy: str = "",
+) -> float:
+    """Return ``value`` as a float, or say which values ``name`` takes.
+
+    ``closed`` names the ends of ``[low, high]`` that belong to the range: "both", "low", "high" or
+    "neither". NaN is never accepted.
+    """
+    brackets = ("[" if closed in ("both", "low") else "(", "]" if closed in ("both", "high") else ")")
+    wanted = f"{name} must be a number in {brackets[0]}{low:g}, {high:g}{brackets[1]}"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{wanted}; got {value!r} of type {type(value).__name__}. {remedy}".rstrip())
+    number = float(value)
+    above = number >= low if closed in ("both", "low") else number > low
+    below = number <= high if closed in ("both", "high") else number < high
+    if not (above and below):
+        raise ValueError(f"{wanted}; got {value!r}. {remedy}".rstrip())
+    return number
+
+
+def check_integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
+    """Return ``value`` as an int in [low, high], or say which values ``name`` takes."""
+    wanted = f"{name} must be an integer >= {low}" + ("" if high is None else f" and <= {high}")
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{wanted}; got {value!r} of type {type(value).__name__}.")
+    if value < low or (high is not None and value > high):
+        raise ValueError(f"{wanted}; got {value!r}.")
+    return int(value)
+
+
+def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
+    """Return ``value`` if it is one of ``choices``, or list them."""
+    if not isinstance(value, str) or value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name} must be one of {listed}; got {value!r}.")
+    return value
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return ``value`` as a bool, or say that ``name`` is a switch."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False; got {value!r}.")
+    return bool(value)
+
+
+def encode_labels(y: Any, classes: Any, *, estimator: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sorted label set and ``y`` as positions in it.
+
+    The label set is public: ``classes`` if given, otherwise the labels that occur in ``y``.
+    """
+    y = np.asarray(y)
+    if classes is None:
+        check_classification_targets(y)
+        labels, codes = np.unique(y, return_inverse=True)
+    else:
+        labels = np.unique(np.asarray(classes))
+        if labels.shape[0] != np.asarray(classes).shape[0]:
+            raise ValueError(f"classes must list each label once; got {classes!r}.")
+        codes = np.searchsorted(labels, y)
+        found = labels[np.minimum(codes, labels.shape[0] - 1)] == y
+        if not np.all(found):
+            raise ValueError(
+                f"y has a label outside classes={labels.tolist()!r}. Add every label that may "
+                "occur to classes, or drop those records."
+            )
+    if labels.shape[0] < 2:
+        raise ValueError(
+            f"{estimator} needs at least 2 classes; the label set has {labels.shape[0]} class "
+            f"({labels.tolist()!r}). Pass the public label set as classes=[...]."
+        )
+    return labels, codes.astype(np.intp, copy=False)
+
+
+def clip_rows(X: Any, norm: float) -> Any:
+    """Scale rows of L2 norm above ``norm`` down to it; ``X`` itself if none is longer.
+
+    Scaling by ``norm / length`` may round up by an ulp, so the target is one part in 10^12 shorter.
+    """
+    lengths = row_norms(X)
+    longer = lengths > norm
+    if not longer.any():
+        return X
+    scale = np.ones_like(lengths)
+    scale[longer] = norm * (1.0 - 1e-12) / lengths[longer]
+    if sparse.issparse(X):
+        return sparse.diags_array(scale).tocsr() @ X
+    return X * scale[:, None]

@@ -1,0 +1,108 @@
+"""What every private estimator shares: parameter checks, generator, guarantee, ledger.
+
+Each ``fit`` reads as five steps: 1 validate, 2 bound one record's influence, 3 calibrate from public
+numbers, 4 reserve the budget, 5 touch the data under noise. The methods here are those steps'
+common parts; the estimator calls them in that order.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from skdpbayes import randomness
+from skdpbayes._validation import ADJACENCIES, check_choice, check_flag, check_real
+from skdpbayes.exceptions import PrivacyWarning
+from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
+from skdpbayes.privacy.guarantee import PrivacyGuarantee
+
+if TYPE_CHECKING:
+    from skdpbayes.privacy.ledger import PrivacyLedger
+
+__all__ = ["PrivateEstimator"]
+
+T = TypeVar("T")
+
+# Score checks of scikit-learn run on a few dozen records, where no private method at a useful epsilon
+# can do well; from here on the noise is small enough that they must pass.
+GOOD_SCORE_EPSILON = 1e4
+
+
+class PrivateEstimator(BaseEstimator):
+    """Base of the estimators: ``epsilon``, ``delta``, ``adjacency``, ``random_state``, ``ledger``.
+
+    A subclass defines its own ``__init__`` with these parameters, as scikit-learn asks.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    random_state: Any
+    ledger: PrivacyLedger | None
+    progress: bool
+
+    def _check_privacy_parameters(self, n_samples: int) -> None:
+        """Check the shared parameters; warn if ``delta`` is too large to protect a record."""
+        check_real(
+            "epsilon",
+            self.epsilon,
+            low=0.0,
+            closed="high",
+            remedy="Use epsilon=np.inf for the non-private model.",
+        )
+        check_real("delta", self.delta, low=0.0, high=1.0, closed="low")
+        check_choice("adjacency", self.adjacency, ADJACENCIES)
+        check_flag("progress", self.progress)
+        if self.ledger is not None and not hasattr(self.ledger, "reserve"):
+            raise TypeError(f"ledger must be a PrivacyLedger or None; got {self.ledger!r}.")
+        if not self._non_private and self.delta >= 1.0 / n_samples:
+            warnings.warn(
+                f"delta={self.delta:g} is at least 1/n_samples={1.0 / n_samples:g}: such a claim "
+                "allows publishing a random record outright. Use a delta well below it.",
+                PrivacyWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def _non_private(self) -> bool:
+        return bool(np.isinf(self.epsilon))
+
+    def _guarantee(
+        self, event: PrivacyEvent, mechanism: str, *, conditions: Sequence[str] = ()
+    ) -> PrivacyGuarantee:
+        """State the claim of this fit: (epsilon, delta) as asked for, with its full profile."""
+        return PrivacyGuarantee(
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            adjacency=self.adjacency,
+            mechanism=mechanism,
+            event=NoPrivacy() if self._non_private else event,
+            seeded=randomness.is_seeded(self.random_state),
+            conditions=tuple(conditions),
+        )
+
+    def _reserve(self, guarantee: PrivacyGuarantee) -> None:
+        """Charge the ledger, before the data are touched."""
+        if self.ledger is not None:
+            self.ledger.reserve(guarantee, label=type(self).__name__)
+
+    def _generator(self) -> np.random.Generator:
+        return randomness.make_generator(self.random_state)
+
+    def _progress(self, steps: Iterable[T], *, total: int, label: str) -> Iterable[T]:
+        """Wrap ``steps`` in a progress bar if ``progress`` asks for one."""
+        if not self.progress:
+            return steps
+        from tqdm.auto import tqdm
+
+        return tqdm(steps, total=total, desc=f"{type(self).__name__}: {label}")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.poor_score = not self.epsilon >= GOOD_SCORE_EPSILON
+        return tags
