@@ -1,0 +1,98 @@
+"""The rooms of the package keep to themselves; heavy packages load at first use."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import skdpbayes
+
+PACKAGE = Path(skdpbayes.__file__).parent
+ROOMS = ("privacy", "samplers", "models", "randomness")
+HEAVY = ("numba", "randomgen", "dp_accounting", "pandas", "matplotlib")
+
+
+def _imports(path: Path) -> set[str]:
+    """Every module that a file imports, at any depth."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"relative import in {path}"
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def _files() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def _room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_import_nothing_of_each_other(room):
+    allowed = {"skdpbayes", "skdpbayes.exceptions", "skdpbayes._lazy", f"skdpbayes.{room}"}
+    for path in (PACKAGE / room).rglob("*.py"):
+        for name in _imports(path):
+            if name == "skdpbayes" or not name.startswith("skdpbayes."):
+                continue
+            head = ".".join(name.split(".")[:2])
+            assert head in allowed, f"{path.name} of {room} imports {name}"
+
+
+def test_privacy_sees_no_learning_library():
+    for path in (PACKAGE / "privacy").rglob("*.py"):
+        assert not any(name.split(".")[0] == "sklearn" for name in _imports(path)), path
+
+
+def test_only_validation_imports_private_scikit_learn_names():
+    for path in _files():
+        if path.name == "_validation.py":
+            continue
+        private = {
+            name
+            for name in _imports(path)
+            if name.startswith("sklearn") and any(part.startswith("_") for part in name.split("."))
+        }
+        assert not private, f"{path}: {private}"
+
+
+def test_nothing_below_imports_the_estimators():
+    front_ends = {"__init__.py", "__main__.py", "_demo.py"}
+    for path in _files():
+        if _room(path) == "estimators" or path.name in front_ends:
+            continue
+        assert not any(name.startswith("skdpbayes.estimators") for name in _imports(path)), path
+
+
+def test_random_bits_are_drawn_in_one_package_only():
+    """Outside ``randomness`` no file seeds a generator (data generators, which are public, may)."""
+    for path in _files():
+        if _room(path) in ("randomness", "datasets"):
+            continue
+        text = path.read_text(encoding="utf-8")
+        for name in ("default_rng", "np.random.seed", "RandomState(", "import random\n"):
+            assert name not in text, f"{path} uses {name}"
+
+
+def test_files_stay_small():
+    sizes = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in _files()}
+    assert {path.name: size for path, size in sizes.items() if size > 400} == {}
+
+
+def test_importing_every_public_name_loads_nothing_heavy():
+    code = (
+        "import sys, skdpbayes\n"
+        "for name in skdpbayes.__all__: getattr(skdpbayes, name)\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
