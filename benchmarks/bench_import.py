@@ -1,4 +1,4 @@
-"""Time ``import skdpbayes`` against ``import sklearn.linear_model``, and a first against a second fit.
+"""Time ``import skdpbayes`` against ``import sklearn.linear_model``, and first against later fits.
 
 Each figure is the best of several fresh processes. Run: ``python benchmarks/bench_import.py``.
 """

@@ -41,10 +41,15 @@ def check_real(
     ``closed`` names the ends of ``[low, high]`` that belong to the range: "both", "low", "high" or
     "neither". NaN is never accepted.
     """
-    brackets = ("[" if closed in ("both", "low") else "(", "]" if closed in ("both", "high") else ")")
+    brackets = (
+        "[" if closed in ("both", "low") else "(",
+        "]" if closed in ("both", "high") else ")",
+    )
     wanted = f"{name} must be a number in {brackets[0]}{low:g}, {high:g}{brackets[1]}"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{wanted}; got {value!r} of type {type(value).__name__}. {remedy}".rstrip())
+        raise TypeError(
+            f"{wanted}; got {value!r} of type {type(value).__name__}. {remedy}".rstrip()
+        )
     number = float(value)
     above = number >= low if closed in ("both", "low") else number > low
     below = number <= high if closed in ("both", "high") else number < high

@@ -1,8 +1,8 @@
 """What every private estimator shares: parameter checks, generator, guarantee, ledger.
 
-Each ``fit`` reads as five steps: 1 validate, 2 bound one record's influence, 3 calibrate from public
-numbers, 4 reserve the budget, 5 touch the data under noise. The methods here are those steps'
-common parts; the estimator calls them in that order.
+Each ``fit`` reads as five steps: 1 validate, 2 bound one record's influence, 3 calibrate from
+public numbers, 4 reserve the budget, 5 touch the data under noise. The methods here are those
+steps' common parts; the estimator calls them in that order.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ __all__ = ["PrivateEstimator"]
 
 T = TypeVar("T")
 
-# Score checks of scikit-learn run on a few dozen records, where no private method at a useful epsilon
-# can do well; from here on the noise is small enough that they must pass.
+# Score checks of scikit-learn run on a few dozen records, where no private method at a useful
+# epsilon can do well; from here on the noise is small enough that they must pass.
 GOOD_SCORE_EPSILON = 1e4
 
 
