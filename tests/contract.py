@@ -2,7 +2,8 @@
 
 ``tests/estimators/test_contract.py`` runs each case through scikit-learn's own checks, the front
 ends users meet (clone, pickle, pandas, Pipeline, GridSearchCV with a ledger) and the privacy rules
-that do not depend on the mechanism (nothing data-dependent is stored, the docstring states the claim).
+that do not depend on the mechanism (nothing data-dependent is stored, the docstring states the
+claim).
 """
 
 from __future__ import annotations

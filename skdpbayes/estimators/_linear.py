@@ -101,8 +101,8 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateEstimator):
         """Log-odds (two classes) or per-class scores of the posterior predictive.
 
         With a single draw these are the linear scores ``X @ coef_.T + intercept_``; with several,
-        the logit (two classes) or logarithm of the averaged probabilities, so that ``predict`` always
-        agrees with ``predict_proba``.
+        the logit (two classes) or logarithm of the averaged probabilities, so that ``predict``
+        always agrees with ``predict_proba``.
 
         Parameters
         ----------
