@@ -4,4 +4,7 @@ from __future__ import annotations
 
 from skdpbayes._lazy import attach
 
-__getattr__, __dir__, __all__ = attach(__name__, names={})
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    names={"sample_poisson_counts": "noisy_counts", "sweep_multinomial_counts": "noisy_counts"},
+)
