@@ -2,7 +2,7 @@ r"""Losses of linear classifiers: value, gradient and Hessian in one pass over t
 
 A record is a row :math:`x_i` of ``X`` followed by a constant feature ``constant`` (0 for none, when
 there is no intercept), and a label code :math:`y_i \in \{0, \ldots, K-1\}`. Coefficients ``theta``
-have one row per output: shape (1, d) for two classes and (K, d) otherwise, ``d`` counting the constant.
+have one row per output, (1, d) for two classes and (K, d) otherwise, ``d`` counting the constant.
 With the logits :math:`z_i = \theta x_i` the losses are sums over records,
 
 .. math::
@@ -46,12 +46,11 @@ __all__ = [
 # A block of X of about this many bytes stays in a core's second-level cache between its two uses.
 BLOCK_BYTES = 1 << 19
 
-
-# Pointwise kernels: logits in, loss and its derivatives with respect to the logits out
+# Pointwise kernels: logits in, loss and its derivatives with respect to the logits out.
 
 
 @njit(cache=True)
-def _logistic_pointwise(z, codes, residual, weight):
+def _logistic_pointwise(z: Any, codes: Any, residual: Any, weight: Any) -> float:
     """Sum of log(1 + e^-t); residual = dl/dz = p - code, weight = d2l/dz2 = p (1 - p)."""
     total = 0.0
     for i in range(z.shape[0]):
@@ -70,7 +69,7 @@ def _logistic_pointwise(z, codes, residual, weight):
 
 
 @njit(cache=True)
-def _smooth_hinge_pointwise(z, codes, width, residual, weight):
+def _smooth_hinge_pointwise(z: Any, codes: Any, width: float, residual: Any, weight: Any) -> float:
     """Sum of h(1 - t) with its first and second derivatives in z."""
     total = 0.0
     for i in range(z.shape[0]):
@@ -91,7 +90,7 @@ def _smooth_hinge_pointwise(z, codes, width, residual, weight):
 
 
 @njit(cache=True)
-def _softmax_pointwise(z, codes, residual, weight):
+def _softmax_pointwise(z: Any, codes: Any, residual: Any, weight: Any) -> float:
     """Sum of lse(z) - z_y; residual = p - e_y, weight = p."""
     total = 0.0
     n_outputs = z.shape[1]
@@ -111,11 +110,8 @@ def _softmax_pointwise(z, codes, residual, weight):
     return total
 
 
-# CSR leaves
-
-
 @njit(cache=True)
-def _csr_logits(data, indices, indptr, start, theta, out):
+def _csr_logits(data: Any, indices: Any, indptr: Any, start: int, theta: Any, out: Any) -> None:
     for i in range(out.shape[0]):
         for k in range(theta.shape[0]):
             total = 0.0
@@ -125,7 +121,9 @@ def _csr_logits(data, indices, indptr, start, theta, out):
 
 
 @njit(cache=True)
-def _csr_add_gradient(data, indices, indptr, start, residual, gradient):
+def _csr_add_gradient(
+    data: Any, indices: Any, indptr: Any, start: int, residual: Any, gradient: Any
+) -> None:
     for i in range(residual.shape[0]):
         for k in range(residual.shape[1]):
             for position in range(indptr[start + i], indptr[start + i + 1]):
@@ -133,7 +131,9 @@ def _csr_add_gradient(data, indices, indptr, start, residual, gradient):
 
 
 @njit(cache=True)
-def _csr_add_gram(data, indices, indptr, start, weight, constant, gram):
+def _csr_add_gram(
+    data: Any, indices: Any, indptr: Any, start: int, weight: Any, constant: float, gram: Any
+) -> None:
     """Add weight_i x_i x_i^T to both triangles, the constant feature in the last row and column."""
     last = gram.shape[0] - 1
     for i in range(weight.shape[0]):
@@ -247,9 +247,6 @@ def summation_length(n_rows: int, n_features: int) -> int:
     """
     block = _block_rows(n_rows, n_features)
     return block + -(-n_rows // block)
-
-
-# One pass
 
 
 def _one_pass(
