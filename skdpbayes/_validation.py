@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.extmath import row_norms
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -111,17 +110,44 @@ def encode_labels(y: Any, classes: Any, *, estimator: str) -> tuple[np.ndarray, 
     return labels, codes.astype(np.intp, copy=False)
 
 
-def clip_rows(X: Any, norm: float) -> Any:
+def clip_rows(X: Any, norm: float, *, copy: bool = True) -> Any:
     """Scale rows of L2 norm above ``norm`` down to it; ``X`` itself if none is longer.
 
-    Scaling by ``norm / length`` may round up by an ulp, so the target is one part in 10^12 shorter.
+    ``X`` is a float array or a CSR matrix; its type is kept. Clipped rows end a few units of
+    rounding below ``norm``, so that the bound holds in exact arithmetic and clipping twice changes
+    nothing: a double precision sum of d squares errs by at most d units, the entries of the result
+    by a unit of their own type. Rows whose squared length overflows (entries beyond 1e154) become
+    zero. ``copy=False`` may write into ``X``.
     """
-    lengths = row_norms(X)
+    if sparse.issparse(X):
+        X = X.tocsr()
+        if not X.has_canonical_format:  # entries stored twice add up: squares of parts do not
+            X = X.copy() if copy else X
+            X.sum_duplicates()
+    lengths = _row_lengths(X)
     longer = lengths > norm
     if not longer.any():
         return X
-    scale = np.ones_like(lengths)
-    scale[longer] = norm * (1.0 - 1e-12) / lengths[longer]
+    eps = np.finfo(np.float64).eps
+    margin = (X.shape[1] + 8) * eps + 4 * float(np.finfo(X.dtype).eps)
+    scale = np.ones(lengths.shape[0])
+    scale[longer] = norm * (1.0 - margin) / lengths[longer]
     if sparse.issparse(X):
-        return sparse.diags_array(scale).tocsr() @ X
-    return X * scale[:, None]
+        X = X.copy() if copy else X
+        X.data *= np.repeat(scale, np.diff(X.indptr))
+        return X
+    return np.multiply(X, scale[:, None], out=None if copy else X, casting="same_kind").astype(
+        X.dtype, copy=False
+    )
+
+
+def _row_lengths(X: Any) -> np.ndarray:
+    """Return the L2 norms of the rows in double precision, whatever the type of ``X``."""
+    with np.errstate(over="ignore"):
+        if sparse.issparse(X):
+            rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+            squares = np.square(X.data, dtype=np.float64)
+            total = np.bincount(rows, weights=squares, minlength=X.shape[0])
+        else:
+            total = np.einsum("ij,ij->i", X, X, dtype=np.float64)
+        return np.sqrt(total)
