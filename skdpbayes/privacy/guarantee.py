@@ -1,0 +1,172 @@
+"""The promise a fitted estimator makes."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+from skdpbayes.privacy._numeric import check_nonnegative
+from skdpbayes.privacy.events import (
+    PrivacyEvent,
+    check_probability,
+    decode,
+    encode,
+    event_from_dict,
+)
+
+__all__ = ["Adjacency", "PrivacyGuarantee", "check_adjacency"]
+
+Adjacency: TypeAlias = Literal["replace_one", "zero_out"]
+
+_NEIGHBOR = {
+    "replace_one": "one record is replaced by another",
+    "zero_out": "one record is replaced by a null record that contributes nothing",
+}
+_FIELDS = ("epsilon", "delta", "adjacency", "mechanism", "event", "seeded", "conditions")
+
+
+def check_adjacency(adjacency: str) -> Adjacency:
+    """Return `adjacency`, refusing anything but the two names there are."""
+    if adjacency not in get_args(Adjacency):
+        raise ValueError(f"adjacency must be 'replace_one' or 'zero_out', got {adjacency!r}")
+    return adjacency  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class PrivacyGuarantee:
+    """An (epsilon, delta) claim, the event that proves it, and what it rests on.
+
+    Parameters
+    ----------
+    epsilon : float
+        Claimed epsilon at `delta`; ``inf`` is no privacy.
+    delta : float
+        In [0, 1].
+    adjacency : {"replace_one", "zero_out"}
+        What may change between neighboring data sets. The number of records is public in both.
+    mechanism : str
+        How the release was made, in words.
+    event : PrivacyEvent
+        The release as the ledger composes it, with its whole privacy profile.
+    seeded : bool, default=False
+        True if the noise came from a reproducible generator: whoever knows the seed sees through
+        the noise.
+    conditions : tuple of str, default=()
+        Whatever the claim rests on, in words; empty where it is unconditional.
+
+    Examples
+    --------
+    >>> from skdpbayes.privacy import GaussianDP, PrivacyGuarantee
+    >>> guarantee = PrivacyGuarantee.from_event(
+    ...     GaussianDP(0.25), delta=1e-5, adjacency="zero_out", mechanism="Gaussian noise")
+    >>> print(guarantee)
+    (0.927, 1e-05)-differentially private when one record is replaced by a null record that
+    contributes nothing (zero_out), by Gaussian noise.
+    >>> guarantee.epsilon_at(1e-9) > guarantee.epsilon
+    True
+    >>> PrivacyGuarantee.from_json(guarantee.to_json()) == guarantee
+    True
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    mechanism: str
+    event: PrivacyEvent
+    seeded: bool = False
+    conditions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_nonnegative("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", check_probability("delta", self.delta))
+        check_adjacency(self.adjacency)
+        if not isinstance(self.event, PrivacyEvent):
+            raise TypeError(f"event must be a PrivacyEvent, got {type(self.event).__name__}")
+        object.__setattr__(self, "seeded", bool(self.seeded))
+        object.__setattr__(self, "conditions", tuple(self.conditions))
+
+    @classmethod
+    def from_event(
+        cls,
+        event: PrivacyEvent,
+        *,
+        delta: float,
+        adjacency: Adjacency,
+        mechanism: str,
+        seeded: bool = False,
+        conditions: tuple[str, ...] = (),
+    ) -> PrivacyGuarantee:
+        """Return the guarantee with the epsilon that `event` has at `delta`.
+
+        Parameters
+        ----------
+        event : PrivacyEvent
+            What is released.
+        delta : float
+            In [0, 1].
+        adjacency, mechanism, seeded, conditions
+            As for the class.
+        """
+        return cls(event.epsilon_at(delta), delta, adjacency, mechanism, event, seeded, conditions)
+
+    def epsilon_at(self, delta: float) -> float:
+        """Return the smallest epsilon that holds at `delta` (the whole event, rounded up)."""
+        return self.event.epsilon_at(delta)
+
+    def delta_at(self, epsilon: float) -> float:
+        """Return the smallest delta that holds at `epsilon`."""
+        return self.event.delta_at(epsilon)
+
+    def to_json(self) -> str:
+        """Return one line of standard JSON; equal guarantees give equal text."""
+        return json.dumps(
+            {name: encode(getattr(self, name)) for name in _FIELDS},
+            sort_keys=True,
+            allow_nan=False,
+            ensure_ascii=False,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> PrivacyGuarantee:
+        """Read what :meth:`to_json` wrote.
+
+        Parameters
+        ----------
+        text : str
+            A JSON object with exactly the fields of the class.
+        """
+        try:
+            fields: Any = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"not a privacy guarantee in JSON: {error}") from error
+        if not isinstance(fields, dict) or set(fields) != set(_FIELDS):
+            raise ValueError(f"a privacy guarantee in JSON has the fields {', '.join(_FIELDS)}")
+        event = event_from_dict(fields.pop("event"))
+        return cls(event=event, **{name: decode(value) for name, value in fields.items()})
+
+    def __str__(self) -> str:
+        if math.isinf(self.epsilon):
+            sentence = f"Not differentially private (epsilon is infinite): {self.mechanism}."
+        else:
+            if self.delta == 0.0:
+                claim = f"{_round_up(self.epsilon)}-differentially private"
+            else:
+                claim = f"({_round_up(self.epsilon)}, {self.delta:.4g})-differentially private"
+            sentence = (
+                f"{claim} when {_NEIGHBOR[self.adjacency]} ({self.adjacency}), by {self.mechanism}."
+            )
+        if self.conditions:
+            sentence += f" This holds if {'; '.join(self.conditions)}."
+        if self.seeded:
+            sentence += " The noise is seeded: the guarantee needs the seed to stay secret."
+        return sentence
+
+
+def _round_up(epsilon: float) -> str:
+    """Print three digits and never less than the truth."""
+    text = f"{epsilon:.3g}"
+    if float(text) < epsilon * (1.0 - 1e-9):
+        text = f"{float(text) + 10.0 ** (math.floor(math.log10(epsilon)) - 2):.3g}"
+    return text
