@@ -1,5 +1,11 @@
 """Privacy arithmetic: numbers in, numbers out; no data array is ever seen here."""
 
+from skdpbayes.privacy.approximate_sampling import (
+    LangevinSchedule,
+    approximation_delta,
+    lmc_schedule,
+    lmc_total_variation,
+)
 from skdpbayes.privacy.bounded_range import (
     bounded_range_delta,
     bounded_range_epsilon,
@@ -8,12 +14,99 @@ from skdpbayes.privacy.bounded_range import (
     zcdp_delta,
     zcdp_rho,
 )
+from skdpbayes.privacy.composition import Composed, Repeated, compose, repeat
+from skdpbayes.privacy.discrete import DiscreteGaussian, DiscreteLaplace
+from skdpbayes.privacy.events import (
+    ApproximateDP,
+    BoundedRange,
+    GaussianDP,
+    LaplaceNoise,
+    NoPrivacy,
+    PrivacyEvent,
+    PureDP,
+    event_from_dict,
+)
+from skdpbayes.privacy.exponential_mechanism import (
+    exponential_mechanism_epsilon,
+    exponential_mechanism_inverse_temperature,
+    hinge_range,
+    logistic_range,
+    logit_bound,
+    minami2016_mu,
+    softmax_range,
+    truncated_dirichlet_range,
+    wang2015_inverse_temperature,
+)
+from skdpbayes.privacy.gdp import gdp_delta, gdp_epsilon, gdp_log_delta, gdp_mu
+from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
+from skdpbayes.privacy.loss_bounds import (
+    gradient_sensitivity,
+    logistic_gradient_gap,
+    loss_curvature,
+)
+from skdpbayes.privacy.objective_calibration import (
+    calibrate_objective,
+    chaudhuri2011_scale,
+    kifer2012_noise_multiplier,
+    pure_objective_epsilon,
+    pure_objective_scale,
+    redberg2023_delta,
+    redberg2023_noise_multiplier,
+)
+from skdpbayes.privacy.objective_perturbation import ObjectivePerturbation, largest_curvature
+from skdpbayes.privacy.subsampling import SubsampledGaussian
 
 __all__ = [
+    "Adjacency",
+    "ApproximateDP",
+    "BoundedRange",
+    "Composed",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "GaussianDP",
+    "LangevinSchedule",
+    "LaplaceNoise",
+    "NoPrivacy",
+    "ObjectivePerturbation",
+    "PrivacyEvent",
+    "PrivacyGuarantee",
+    "PureDP",
+    "Repeated",
+    "SubsampledGaussian",
+    "approximation_delta",
     "bounded_range_delta",
     "bounded_range_epsilon",
     "bounded_range_eta",
     "bounded_range_rho",
+    "calibrate_objective",
+    "chaudhuri2011_scale",
+    "compose",
+    "event_from_dict",
+    "exponential_mechanism_epsilon",
+    "exponential_mechanism_inverse_temperature",
+    "gdp_delta",
+    "gdp_epsilon",
+    "gdp_log_delta",
+    "gdp_mu",
+    "gradient_sensitivity",
+    "hinge_range",
+    "kifer2012_noise_multiplier",
+    "largest_curvature",
+    "lmc_schedule",
+    "lmc_total_variation",
+    "logistic_gradient_gap",
+    "logistic_range",
+    "logit_bound",
+    "loss_curvature",
+    "minami2016_mu",
+    "pure_objective_epsilon",
+    "pure_objective_scale",
+    "redberg2023_delta",
+    "redberg2023_noise_multiplier",
+    "repeat",
+    "softmax_range",
+    "truncated_dirichlet_range",
+    "wang2015_inverse_temperature",
     "zcdp_delta",
     "zcdp_rho",
 ]
