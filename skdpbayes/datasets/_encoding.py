@@ -32,7 +32,7 @@ def category_codes(column: np.ndarray, labels: Sequence[str], name: str) -> np.n
     unknown = ordered[position] != values
     if unknown.any():
         raise ValueError(
-            f"column {name!r} holds {values[unknown][0]!r}, which is not in its code book"
+            f"column {name!r} holds {str(values[unknown][0])!r}, which is not in its code book"
         )
     return order[position].astype(np.int64)
 
