@@ -1,4 +1,4 @@
-"""``python -m skdpbayes demo``: every estimator at several epsilon, beside the non-private model."""
+"""``python -m skdpbayes demo``: every estimator at several epsilon, beside its plain model."""
 
 from __future__ import annotations
 
