@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from skdpbayes.randomness._words import EXHAUSTED, Words, draw_words, take_bits, uniform_below
+from skdpbayes.randomness._words import Words, draw_words
 
 __all__ = ["fixed_subset", "poisson_subset"]
 
 Rows = npt.NDArray[np.int64]
+
+BIT, TIED, BELOW = 0, 1, 2  # slots of the state of a binomial draw
 
 
 def poisson_subset(
@@ -52,9 +52,18 @@ def poisson_subset(
         raise ValueError(f"rate must lie in [0, 1], got {rate!r}.")
     out = _check_buffer(n, n, out)
     numerator, denominator = rate.as_integer_ratio()
-    parameters = (numerator, denominator.bit_length() - 1)
-    # The tied rows halve with every bit: about 2n bits in all, and one read for the rest of each.
-    return _run(_poisson_kernel, generator, n, parameters, out, bits=2 * n + 64 * int(n * rate))
+    exponent = denominator.bit_length() - 1
+    if exponent == 0:  # the rate is 0 or 1
+        return _choose(generator, n, n * numerator, out, np.empty(0, dtype=np.uint64))
+    state = np.array([0, n, 0], dtype=np.int64)
+    # The tied reals halve with every bit, which takes 2n bits and a remainder for every bit. What
+    # is left of the words serves to choose the rows.
+    words = draw_words(generator, (n >> 5) + 64 + _words_to_mark(n, int(min(rate, 1 - rate) * n)))
+    words = words[_binomial(words, state, numerator, exponent) :]
+    while state[BIT] < exponent and state[TIED] > 0:
+        words = draw_words(generator, (int(state[TIED]) >> 5) + 64)
+        words = words[_binomial(words, state, numerator, exponent) :]
+    return _choose(generator, n, int(state[BELOW]), out, words)
 
 
 def fixed_subset(
@@ -81,7 +90,28 @@ def fixed_subset(
     if not (0 <= size <= n):
         raise ValueError(f"size must lie in [0, n={n}], got {size!r}.")
     out = _check_buffer(n, size, out)
-    return _run(_fixed_kernel, generator, n, (size,), out, bits=64 * min(size, n - size))
+    return _choose(generator, n, size, out, np.empty(0, dtype=np.uint64))
+
+
+def _choose(generator: np.random.Generator, n: int, size: int, out: Rows, words: Words) -> Rows:
+    """Write a uniform subset of the given size into `out`, using `words` before drawing more."""
+    marks = np.zeros((n + 63) >> 6, dtype=np.uint64)
+    invert = size > n - size
+    missing = min(size, n - size)  # mark the members or the non-members, whichever are fewer
+    missing -= _mark(words, n, missing, marks)
+    while missing > 0:
+        words = draw_words(generator, _words_to_mark(n, missing))
+        missing -= _mark(words, n, missing, marks)
+    _collect(n, marks, invert, out)
+    return out[:size]
+
+
+def _words_to_mark(n: int, count: int) -> int:
+    """Guess how many words it takes to mark `count` of `n` rows; a good guess saves calls."""
+    tries_per_word = 2 if n <= 2**32 else 1
+    hit = max(n, 1) / (1 << max(n - 1, 1).bit_length())
+    fresh = 1 - count / (2 * max(n, 1))
+    return int(1.1 * count / (tries_per_word * hit * fresh)) + 16
 
 
 def _check_buffer(n: int, length: int, out: Rows | None) -> Rows:
@@ -97,91 +127,79 @@ def _check_buffer(n: int, length: int, out: Rows | None) -> Rows:
     return out
 
 
-def _run(
-    kernel: Any,
-    generator: np.random.Generator,
-    n: int,
-    parameters: tuple[int, ...],
-    out: Rows,
-    bits: int,
-) -> Rows:
-    """Run a kernel that returns the size of its subset, or -1 when it needs more words."""
-    words: Words = np.empty(0, dtype=np.uint64)
-    marks = np.empty((n + 63) >> 6, dtype=np.uint64)
-    cursor = np.empty(2, dtype=np.int64)
-    size = -1
-    while size < 0:
-        words = np.concatenate([words, draw_words(generator, (bits >> 6) + 64)])
-        cursor[:] = 0  # the subset starts over from the same words: no bias, see _words
-        size = kernel(words, cursor, n, *parameters, marks, out)
-    return out[:size]
+@njit(cache=True)
+def _popcount(v):  # type: ignore[no-untyped-def]
+    """Count the ones of a 64-bit word, by sums of pairs, nibbles and bytes."""
+    v -= (v >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    v = (v & np.uint64(0x3333333333333333)) + ((v >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    v = (v + (v >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((v * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
 @njit(cache=True)
-def _count_heads(words, cursor, flips):  # type: ignore[no-untyped-def]
-    """Draw Binomial(flips, 1/2): the number of ones among so many random bits."""
-    heads = np.int64(0)
-    while flips > 0 and cursor[EXHAUSTED] == 0:
-        count = min(flips, 32)
-        v = take_bits(words, cursor, count)
-        v -= (v >> 1) & 0x55555555  # population count of 32 bits by pairwise sums
-        v = (v & 0x33333333) + ((v >> 2) & 0x33333333)
-        v = (v + (v >> 4)) & 0x0F0F0F0F
-        heads += ((v * 0x01010101) >> 24) & 0xFF
-        flips -= count
-    return heads
+def _binomial(words, state, numerator, exponent):  # type: ignore[no-untyped-def]
+    """Count how many uniform reals are below numerator / 2^exponent; return the words used.
 
-
-@njit(cache=True)
-def _binomial(words, cursor, n, numerator, exponent):  # type: ignore[no-untyped-def]
-    """Draw Binomial(n, numerator / 2^exponent): how many of n uniform reals are below the rate."""
-    if exponent == 0:  # the rate is 0 or 1
-        return n * numerator
-    below = np.int64(0)
-    tied = n  # reals that agree with the rate in all bits so far
-    for level in range(1, exponent + 1):
-        if tied == 0:
+    `state` holds the number of bits compared, the reals that agree with the rate in all of them
+    (tied) and those known to be below. A bit is compared when enough words for all tied reals are
+    left, so running out of words discloses nothing about them and the caller just brings more.
+    """
+    position = 0
+    while state[BIT] < exponent and state[TIED] > 0:
+        tied = state[TIED]
+        whole, rest = tied >> 6, tied & 63
+        if position + whole + 1 > words.size:
             break
-        ones = _count_heads(words, cursor, tied)
-        shift = exponent - level
+        ones = np.int64(0)
+        for w in range(position, position + whole):
+            ones += _popcount(words[w])
+        position += whole
+        if rest > 0:
+            ones += _popcount(words[position] >> np.uint64(64 - rest))
+            position += 1
+        state[BIT] += 1
+        shift = exponent - state[BIT]
         if shift < 63 and (numerator >> shift) & 1 == 1:
-            below += tied - ones
-            tied = ones
+            state[BELOW] += tied - ones
+            state[TIED] = ones
         else:
-            tied -= ones
-    return below  # the reals that tie to the end are not below the rate
+            state[TIED] = tied - ones
+    return position
 
 
 @njit(cache=True)
-def _subset(words, cursor, n, size, marks, out):  # type: ignore[no-untyped-def]
-    """Write a uniform subset of [0, n) in ascending order; return its size or -1."""
-    marks[:] = 0
-    few = min(size, n - size)  # mark the members or the non-members, whichever are fewer
-    while few > 0 and cursor[EXHAUSTED] == 0:
-        row = uniform_below(words, cursor, n)
-        bit = np.uint64(1) << np.uint64(row & 63)
-        if marks[row >> 6] & bit == 0:
-            marks[row >> 6] |= bit
-            few -= 1
-    if cursor[EXHAUSTED] != 0:
-        return -1
-    wanted = np.uint64(1) if size <= n - size else np.uint64(0)
+def _mark(words, n, count, marks):  # type: ignore[no-untyped-def]
+    """Set up to `count` more of `n` marks, each uniform among those not set; return how many."""
+    mask = np.uint64(1)
+    while mask < np.uint64(n):
+        mask <<= np.uint64(1)
+    mask -= np.uint64(1)
+    halves = 2 if n <= 1 << 32 else 1
+    found = 0
+    for word in words:
+        for _ in range(halves):
+            row = np.int64(word & mask)
+            word >>= np.uint64(32)
+            if found == count:
+                return found
+            if row < n:
+                bit = np.uint64(1) << np.uint64(row & 63)
+                if marks[row >> 6] & bit == 0:
+                    marks[row >> 6] |= bit
+                    found += 1
+    return found
+
+
+@njit(cache=True)
+def _collect(n, marks, invert, out):  # type: ignore[no-untyped-def]
+    """Write the marked rows (or, inverted, the others) in ascending order."""
     filled = 0
-    for row in range(n):
-        if (marks[row >> 6] >> np.uint64(row & 63)) & np.uint64(1) == wanted:
-            out[filled] = row
+    for w in range(marks.size):
+        mark = ~marks[w] if invert else marks[w]
+        if w == marks.size - 1 and n & 63 != 0:
+            mark &= (np.uint64(1) << np.uint64(n & 63)) - np.uint64(1)  # rows end at n
+        while mark != 0:
+            rest = mark & (mark - np.uint64(1))  # without its lowest bit
+            out[filled] = (w << 6) + _popcount((mark ^ rest) - np.uint64(1))
             filled += 1
-    return size
-
-
-@njit(cache=True)
-def _poisson_kernel(words, cursor, n, numerator, exponent, marks, out):  # type: ignore[no-untyped-def]
-    size = _binomial(words, cursor, n, numerator, exponent)
-    if cursor[EXHAUSTED] != 0:
-        return -1
-    return _subset(words, cursor, n, size, marks, out)
-
-
-@njit(cache=True)
-def _fixed_kernel(words, cursor, n, size, marks, out):  # type: ignore[no-untyped-def]
-    return _subset(words, cursor, n, size, marks, out)
+            mark = rest
