@@ -31,7 +31,7 @@ class Demo:
     params: dict[str, Any]
     score: Callable[[Any, Any, Any], float] = lambda fitted, X, y: fitted.score(X, y)
 
-    def fit(self, X: Any, y: Any, epsilon: float, seed: int) -> Any:
+    def fit(self, X: Any, y: Any, epsilon: float, seed: int | None) -> Any:
         """Fit the estimator at ``epsilon``; infinity gives the non-private reference."""
         make = getattr(skdpbayes, self.estimator)
         return make(epsilon=epsilon, random_state=seed, **self.params).fit(X, y)

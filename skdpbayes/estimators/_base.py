@@ -18,7 +18,7 @@ from skdpbayes import randomness
 from skdpbayes._validation import ADJACENCIES, check_choice, check_flag, check_real
 from skdpbayes.exceptions import PrivacyWarning
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
-from skdpbayes.privacy.guarantee import PrivacyGuarantee
+from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
 
 if TYPE_CHECKING:
     from skdpbayes.privacy.ledger import PrivacyLedger
@@ -40,7 +40,7 @@ class PrivateEstimator(BaseEstimator):
 
     epsilon: float
     delta: float
-    adjacency: str
+    adjacency: Adjacency
     random_state: Any
     ledger: PrivacyLedger | None
     progress: bool
