@@ -14,6 +14,14 @@ from skdpbayes.privacy.bounded_range import (
     zcdp_delta,
     zcdp_rho,
 )
+from skdpbayes.privacy.calibration import (
+    discrete_gaussian_scale,
+    discrete_laplace_scale,
+    gaussian_noise_multiplier,
+    laplace_scale,
+    smallest_noise,
+    subsampled_noise_multiplier,
+)
 from skdpbayes.privacy.composition import Composed, Repeated, compose, repeat
 from skdpbayes.privacy.discrete import DiscreteGaussian, DiscreteLaplace
 from skdpbayes.privacy.events import (
@@ -38,7 +46,22 @@ from skdpbayes.privacy.exponential_mechanism import (
     wang2015_inverse_temperature,
 )
 from skdpbayes.privacy.gdp import gdp_delta, gdp_epsilon, gdp_log_delta, gdp_mu
+from skdpbayes.privacy.group import GroupOf, group
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
+from skdpbayes.privacy.langevin import (
+    langevin_inverse_temperature,
+    langevin_mu,
+    langevin_mu_samples,
+    langevin_mu_varying,
+    largest_langevin_step,
+    ops_inverse_temperature,
+)
+from skdpbayes.privacy.langevin_minibatch import (
+    FixedBatchParts,
+    langevin_fixed_batch_epsilon,
+    langevin_fixed_batch_parts,
+    langevin_mu_cyclic,
+)
 from skdpbayes.privacy.loss_bounds import (
     gradient_sensitivity,
     logistic_gradient_gap,
@@ -54,7 +77,7 @@ from skdpbayes.privacy.objective_calibration import (
     redberg2023_noise_multiplier,
 )
 from skdpbayes.privacy.objective_perturbation import ObjectivePerturbation, largest_curvature
-from skdpbayes.privacy.subsampling import SubsampledGaussian
+from skdpbayes.privacy.subsampling import SubsampledGaussian, chain_event
 
 __all__ = [
     "Adjacency",
@@ -63,7 +86,9 @@ __all__ = [
     "Composed",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "FixedBatchParts",
     "GaussianDP",
+    "GroupOf",
     "LangevinSchedule",
     "LaplaceNoise",
     "NoPrivacy",
@@ -79,19 +104,33 @@ __all__ = [
     "bounded_range_eta",
     "bounded_range_rho",
     "calibrate_objective",
+    "chain_event",
     "chaudhuri2011_scale",
     "compose",
+    "discrete_gaussian_scale",
+    "discrete_laplace_scale",
     "event_from_dict",
     "exponential_mechanism_epsilon",
     "exponential_mechanism_inverse_temperature",
+    "gaussian_noise_multiplier",
     "gdp_delta",
     "gdp_epsilon",
     "gdp_log_delta",
     "gdp_mu",
     "gradient_sensitivity",
+    "group",
     "hinge_range",
     "kifer2012_noise_multiplier",
+    "langevin_fixed_batch_epsilon",
+    "langevin_fixed_batch_parts",
+    "langevin_inverse_temperature",
+    "langevin_mu",
+    "langevin_mu_cyclic",
+    "langevin_mu_samples",
+    "langevin_mu_varying",
+    "laplace_scale",
     "largest_curvature",
+    "largest_langevin_step",
     "lmc_schedule",
     "lmc_total_variation",
     "logistic_gradient_gap",
@@ -99,12 +138,15 @@ __all__ = [
     "logit_bound",
     "loss_curvature",
     "minami2016_mu",
+    "ops_inverse_temperature",
     "pure_objective_epsilon",
     "pure_objective_scale",
     "redberg2023_delta",
     "redberg2023_noise_multiplier",
     "repeat",
+    "smallest_noise",
     "softmax_range",
+    "subsampled_noise_multiplier",
     "truncated_dirichlet_range",
     "wang2015_inverse_temperature",
     "zcdp_delta",

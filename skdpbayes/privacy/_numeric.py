@@ -50,9 +50,9 @@ def check_delta(value: float) -> float:
     return number
 
 
-def check_count(name: str, value: int, minimum: int = 1) -> int:
+def check_count(name: str, value: float, minimum: int = 1) -> int:
     """Return `value` as an int, refusing fractions and numbers below `minimum`."""
-    number = int(value)
+    number = int(value) if math.isfinite(value) else minimum - 1
     if number != value or number < minimum:
         raise ValueError(f"{name} must be an integer >= {minimum}, got {value!r}")
     return number

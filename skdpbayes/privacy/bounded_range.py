@@ -235,7 +235,7 @@ def bounded_range_rho(eta: float) -> float:
 def zcdp_delta(epsilon: float, rho: float) -> float:
     r"""Delta at `epsilon` of any rho-zCDP mechanism.
 
-    Proposition 12 of Canonne, Kamath and Steinke (2020): the minimum over :math:`\alpha>1` of
+    Corollary 13 of Canonne, Kamath and Steinke (2020): the minimum over :math:`\alpha>1` of
     :math:`e^{(\alpha-1)(\alpha\rho-\varepsilon)}(1-1/\alpha)^\alpha/(\alpha-1)`. Any alpha is
     valid, so the numerical minimum is on the private side wherever the search stops.
 

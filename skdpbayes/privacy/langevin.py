@@ -1,0 +1,384 @@
+r"""The last iterate of a Langevin chain is private for any number of steps.
+
+The chain is :math:`\theta\leftarrow\Pi(\theta-\eta\nabla U(\theta)+\sqrt{2\eta}\,\xi)` from a start
+that does not depend on the data, with public step sizes, number of steps and convex set (or none).
+If *U* is *m*-strongly convex and *M*-smooth, steps are at most 2/(M+m) and the gradients of
+neighboring potentials are at most *G* apart, releasing the last iterate alone is Gaussian DP (Bok,
+Su and Altschuler 2024). Nothing is assumed about convergence.
+
+*Proof.* A step map :math:`\phi=\mathrm{id}-\eta\nabla U` is Lipschitz with :math:`c=1-\eta m`, and
+:math:`|\phi-\phi'|\le s=\eta G`. Beside the chains *X* and *X'* run
+:math:`\tilde X_{k+1}=\lambda_k\phi(X_k)+(1-\lambda_k)\phi'(\tilde X_k)+Z_k` with the noise of *X*,
+started at *X'*, and let :math:`z_k` bound :math:`|X_k-\tilde X_k|`. Given :math:`\tilde X_k`, the
+next points of :math:`\tilde X` and *X'* are Gaussians whose means are within
+:math:`\lambda_k(cz_k+s)`, so the step costs :math:`a_{k+1}=\lambda_k(cz_k+s)/\sqrt{2\eta}` of
+Gaussian DP and leaves :math:`z_{k+1}=cz_k+s-\sqrt{2\eta}\,a_{k+1}`. Minimizing
+:math:`\sum a_k^2` subject to :math:`z_t=0` gives weights proportional to :math:`c^{t-k}` and the
+formulas below. A projection is post-processing of the pre-projection chain. Linear losses attain
+the bound.
+
+The bounds break if the number of steps depends on the data, if iterates are averaged, if proposals
+are accepted or rejected, or if the chain starts at an estimate from the same data.
+
+References
+----------
+.. [1] J. Bok, W. Su and J. Altschuler. Shifted interpolation for differential privacy. ICML 2024.
+.. [2] S. Gopi, Y. T. Lee and D. Liu. Private convex optimization via exponential mechanism.
+   COLT 2022 (the limit of small steps).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from skdpbayes.exceptions import CalibrationError
+from skdpbayes.privacy._numeric import (
+    check_count,
+    check_nonnegative,
+    check_positive,
+    largest_satisfying,
+)
+
+__all__ = [
+    "langevin_inverse_temperature",
+    "langevin_mu",
+    "langevin_mu_samples",
+    "langevin_mu_varying",
+    "largest_langevin_step",
+    "ops_inverse_temperature",
+]
+
+
+def largest_langevin_step(strong_convexity: float, smoothness: float) -> float:
+    """Return 2 / (M + m), the largest step at which a gradient step contracts by 1 - step * m.
+
+    Parameters
+    ----------
+    strong_convexity, smoothness : float
+        Public bounds *m* and *M* on the eigenvalues of the Hessian, M >= m. Computing *M* from the
+        data (its largest singular value, or its size where the size is private) would leak.
+
+    Returns
+    -------
+    float
+        The largest step size.
+    """
+    m = check_nonnegative("strong_convexity", strong_convexity)
+    big = check_positive("smoothness", smoothness)
+    if big < m:
+        raise ValueError(f"smoothness must be >= strong_convexity={m!r}, got {big!r}")
+    return 2.0 / (big + m)
+
+
+def check_contraction(step_size: float, strong_convexity: float, smoothness: float | None) -> None:
+    """Refuse steps at which the map of a gradient step is not a contraction by 1 - step * m."""
+    if smoothness is None:
+        limit = 1.0 / strong_convexity if strong_convexity > 0.0 else math.inf
+        bound = "1 / strong_convexity"
+    else:
+        limit = largest_langevin_step(strong_convexity, smoothness)
+        bound = "2 / (smoothness + strong_convexity)"
+    if step_size > limit * (1.0 + 1e-12):
+        raise CalibrationError(
+            f"step_size must be <= {bound} = {limit!r} for the Langevin bound, got {step_size!r}; "
+            f"use a smaller step"
+        )
+
+
+def langevin_mu(
+    step_size: float,
+    strong_convexity: float,
+    gradient_sensitivity: float,
+    n_steps: float,
+    diameter: float | None = None,
+    *,
+    smoothness: float | None = None,
+) -> float:
+    r"""Gaussian DP of the last of `n_steps` Langevin iterates.
+
+    .. math:: \mu_t^2 = \frac{\eta G^2}{2}\,\frac{1-c^t}{1+c^t}\,\frac{1+c}{1-c},
+        \qquad c=1-\eta m, \qquad \mu_\infty=\frac{G}{\sqrt m}\sqrt{1-\eta m/2}.
+
+    On a convex set of diameter *D* one may start the argument *n* steps before the end with
+    :math:`z=D`:
+
+    .. math:: \mu^2\le\min_{1\le n<t} \Big(c^nD+s\frac{1-c^n}{1-c}\Big)^2
+        \frac{1-c^2}{2\eta(1-c^{2n})},
+
+    which tends to :math:`(2GD-mD^2)(1-\eta m/2)` where :math:`D<G/m`. As a function of :math:`c^n`
+    it has one minimum, at :math:`1-mD/G`, so two values of *n* are compared.
+
+    Parameters
+    ----------
+    step_size : float
+        The step of theta - step * grad U + sqrt(2 step) * noise.
+    strong_convexity : float
+        The constant *m*; may be 0.
+    gradient_sensitivity : float
+        The bound *G* on the distance of the gradients of neighboring potentials; inverse
+        temperature included.
+    n_steps : int or inf
+        Number of steps; ``math.inf`` gives the limit, a bound for every number of steps.
+    diameter : float or None, default=None
+        Diameter of the convex set that every iterate is projected to.
+    smoothness : float or None, default=None
+        The constant *M*. If given, `step_size` is checked against 2 / (M + m); if None the caller
+        must have done so.
+
+    Returns
+    -------
+    float
+        The last iterate is mu-GDP.
+
+    Examples
+    --------
+    >>> from skdpbayes.privacy import langevin_mu
+    >>> round(langevin_mu(0.01, strong_convexity=1.0, gradient_sensitivity=1.0, n_steps=100), 8)
+    0.67953934
+    """
+    eta = check_positive("step_size", step_size)
+    m = check_nonnegative("strong_convexity", strong_convexity)
+    gap = check_nonnegative("gradient_sensitivity", gradient_sensitivity)
+    if n_steps != math.inf:
+        n_steps = check_count("n_steps", n_steps)
+    check_contraction(eta, m, smoothness)
+    square = _unbounded_square(eta, m, gap, n_steps)
+    if diameter is not None:
+        diameter = check_positive("diameter", diameter)
+        square = min(square, _diameter_square(eta, m, gap, n_steps, diameter))
+    return math.sqrt(square)
+
+
+def _log_contraction(eta: float, m: float) -> float:
+    """Return log(1 - eta m), minus infinity where the step lands on the minimum."""
+    return math.log1p(-eta * m) if eta * m < 1.0 else -math.inf
+
+
+def _unbounded_square(eta: float, m: float, gap: float, n_steps: float) -> float:
+    if m == 0.0:
+        return eta * gap * gap / 2.0 * n_steps if gap > 0.0 else 0.0
+    # (1 - c^t) / (1 + c^t) = tanh(-t log(c) / 2) and (1 + c) / (1 - c) = (2 - eta m) / (eta m)
+    saturation = math.tanh(-n_steps * _log_contraction(eta, m) / 2.0)
+    return gap * gap / m * (1.0 - eta * m / 2.0) * saturation
+
+
+def _diameter_square(eta: float, m: float, gap: float, n_steps: float, diameter: float) -> float:
+    if n_steps < 2 or gap == 0.0 or m * diameter >= gap:
+        return math.inf  # no restart point, or none that helps
+    log_c = _log_contraction(eta, m)
+    if m == 0.0:
+        best = diameter / (eta * gap)
+    else:
+        best = math.log1p(-m * diameter / gap) / log_c if log_c > -math.inf else 1.0
+
+    def square(n: float) -> float:
+        if m == 0.0:
+            return (diameter + eta * gap * n) ** 2 / (2.0 * eta * n)
+        decay = math.exp(n * log_c)
+        distance = decay * diameter + gap / m * -math.expm1(n * log_c)
+        return distance**2 * m * (2.0 - eta * m) / (-2.0 * math.expm1(2.0 * n * log_c))
+
+    last = n_steps - 1
+    return min(square(min(max(n, 1.0), last)) for n in (math.floor(best), math.ceil(best)))
+
+
+def langevin_mu_varying(
+    step_sizes: npt.ArrayLike,
+    strong_convexity: float,
+    gradient_sensitivity: float,
+    *,
+    smoothness: float | None = None,
+) -> float:
+    r"""Gaussian DP of the last iterate when the step sizes vary.
+
+    With :math:`w_k=\prod_{j>k}(1-\eta_jm)`,
+    :math:`\mu^2=G^2(\sum w_k\eta_k)^2/(2\sum w_k^2\eta_k)`.
+
+    Parameters
+    ----------
+    step_sizes : array-like
+        Public step sizes, in order.
+    strong_convexity, gradient_sensitivity, smoothness : float
+        As for :func:`langevin_mu`.
+
+    Returns
+    -------
+    float
+        The last iterate is mu-GDP.
+    """
+    etas = np.asarray(step_sizes, dtype=float)
+    if etas.ndim != 1 or etas.size == 0 or not np.all(etas > 0.0):
+        raise ValueError("step_sizes must be a non-empty one-dimensional array of positive numbers")
+    m = check_nonnegative("strong_convexity", strong_convexity)
+    gap = check_nonnegative("gradient_sensitivity", gradient_sensitivity)
+    check_contraction(float(etas.max()), m, smoothness)
+    factors = np.maximum(0.0, 1.0 - etas * m)
+    weights = np.append(np.cumprod(factors[:0:-1])[::-1], 1.0)
+    # dividing by the largest step keeps the squares of tiny steps from underflowing
+    scaled = etas / etas.max()
+    ratio = float(np.sum(weights * scaled) ** 2 / np.sum(weights**2 * scaled))
+    return gap * math.sqrt(float(etas.max()) * ratio / 2.0)
+
+
+def langevin_mu_samples(
+    sample_steps: Sequence[int],
+    step_size: float,
+    strong_convexity: float,
+    gradient_sensitivity: float,
+    diameter: float | None = None,
+    *,
+    smoothness: float | None = None,
+    n_chains: int = 1,
+) -> float:
+    r"""Gaussian DP of several iterates of one chain, and of several independent chains.
+
+    After a release both chains stand at the same point, so the argument starts again: iterates at
+    steps :math:`t_1<t_2<\dots` cost :math:`\mu_{t_1}^2+\mu_{t_2-t_1}^2+\dots`, squared. Independent
+    chains add their squares too.
+
+    Parameters
+    ----------
+    sample_steps : sequence of int
+        Steps after which the iterate is released, increasing.
+    step_size, strong_convexity, gradient_sensitivity, diameter, smoothness : float
+        As for :func:`langevin_mu`.
+    n_chains : int, default=1
+        Number of independent chains that each release these iterates.
+
+    Returns
+    -------
+    float
+        All released iterates together are mu-GDP.
+    """
+    n_chains = check_count("n_chains", n_chains)
+    if len(sample_steps) == 0:
+        raise ValueError("sample_steps must not be empty")
+    total, previous = 0.0, 0
+    squares: dict[int, float] = {}
+    for step in sample_steps:
+        gap = check_count("sample_steps (increasing)", step, minimum=previous + 1) - previous
+        if gap not in squares:
+            mu = langevin_mu(
+                step_size,
+                strong_convexity,
+                gradient_sensitivity,
+                gap,
+                diameter,
+                smoothness=smoothness,
+            )
+            squares[gap] = mu * mu
+        total += squares[gap]
+        previous = step
+    return math.sqrt(n_chains * total)
+
+
+def ops_inverse_temperature(mu: float, C: float, gradient_sensitivity: float) -> float:
+    r"""Inverse temperature at which one exact posterior draw is mu-GDP.
+
+    The density :math:`\exp(-\beta(\sum\ell_i+\|\theta\|^2/(2C)))` is :math:`\beta/C`-strongly
+    log-concave and neighboring potentials have gradients :math:`\beta g` apart, so a draw is
+    :math:`\mu=\beta g/\sqrt{\beta/C}=g\sqrt{\beta C}`-GDP (Gopi, Lee and Liu 2022; no
+    smoothness needed). Hence :math:`\beta=\mu^2/(Cg^2)`.
+
+    Parameters
+    ----------
+    mu : float
+        Target; divide by sqrt(k) for k draws.
+    C : float
+        Inverse regularization strength, as in scikit-learn.
+    gradient_sensitivity : float
+        The constant *g* at inverse temperature 1, see
+        :func:`~skdpbayes.privacy.gradient_sensitivity`.
+
+    Returns
+    -------
+    float
+        Rounded to the private side.
+
+    Examples
+    --------
+    >>> from skdpbayes.privacy import ops_inverse_temperature
+    >>> ops_inverse_temperature(0.5, C=1.0, gradient_sensitivity=2.0)
+    0.0625
+    """
+    mu = check_nonnegative("mu", mu)
+    g = check_positive("gradient_sensitivity", gradient_sensitivity)
+    beta = (mu / g) ** 2 / check_positive("C", C)
+    while g * math.sqrt(beta * C) > mu:
+        beta = math.nextafter(beta, 0.0)
+    return beta
+
+
+def langevin_inverse_temperature(
+    mu: float,
+    C: float,
+    gradient_sensitivity: float,
+    sample_steps: Sequence[int],
+    *,
+    tempered_step: float,
+    curvature: float | None = None,
+    diameter: float | None = None,
+    n_chains: int = 1,
+) -> float:
+    r"""Largest inverse temperature at which the released iterates of a chain are mu-GDP.
+
+    The step is given on the potential at inverse temperature 1: the chain moves by
+    :math:`-\tau\nabla(\sum\ell_i+\|\theta\|^2/(2C))+\sqrt{2\tau/\beta}\,\xi`, that is, with step
+    :math:`\eta=\tau/\beta`. Then the contraction and the largest step do not depend on
+    :math:`\beta`, and :math:`\mu^2` is proportional to it.
+
+    Parameters
+    ----------
+    mu : float
+        Target for everything that is released.
+    C, gradient_sensitivity : float
+        As for :func:`ops_inverse_temperature`.
+    sample_steps : sequence of int
+        Steps after which the iterate is released; ``[t]`` for the last iterate alone.
+    tempered_step : float
+        The step :math:`\tau`.
+    curvature : float or None, default=None
+        Public bound on the curvature of the sum of losses at inverse temperature 1, for the check
+        of the step: n times :func:`~skdpbayes.privacy.loss_curvature`.
+    diameter : float or None, default=None
+        Diameter of the convex set that the iterates are projected to.
+    n_chains : int, default=1
+        Number of independent chains.
+
+    Returns
+    -------
+    float
+        Rounded to the private side; at least :func:`ops_inverse_temperature` for one release.
+    """
+    mu = check_nonnegative("mu", mu)
+    C = check_positive("C", C)
+    g = check_positive("gradient_sensitivity", gradient_sensitivity)
+    tau = check_positive("tempered_step", tempered_step)
+    smoothness = None if curvature is None else check_nonnegative("curvature", curvature) + 1.0 / C
+
+    def released_mu(beta: float) -> float:
+        return langevin_mu_samples(
+            sample_steps,
+            tau / beta,
+            beta / C,
+            beta * g,
+            diameter,
+            smoothness=None if smoothness is None else beta * smoothness,
+            n_chains=n_chains,
+        )
+
+    if math.isinf(mu):
+        return math.inf
+    unit = released_mu(1.0)
+    if diameter is None:  # mu^2 is linear in beta
+        beta = (mu / unit) ** 2
+        while beta > 0.0 and released_mu(beta) > mu:
+            beta *= 1.0 - 1e-15
+        return beta
+    return largest_satisfying(
+        lambda beta: beta == 0.0 or released_mu(beta) <= mu, 0.0, (mu / unit) ** 2
+    )

@@ -1,0 +1,233 @@
+"""Langevin bounds against closed forms, exact density evolution and brute-force minima."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from skdpbayes.exceptions import CalibrationError
+from skdpbayes.privacy import (
+    gdp_delta,
+    gdp_mu,
+    langevin_inverse_temperature,
+    langevin_mu,
+    langevin_mu_samples,
+    langevin_mu_varying,
+    largest_langevin_step,
+    ops_inverse_temperature,
+)
+
+
+@pytest.mark.parametrize(
+    ("step", "m", "gap", "n_steps", "mu", "limit", "small_steps"),
+    [
+        (0.01, 1.0, 1.0, 1, 0.0707106781, 0.9974968672, 1.0),
+        (0.01, 1.0, 1.0, 100, 0.6795393357, 0.9974968672, 1.0),
+        (0.1, 0.5, 2.0, 10, 1.3991793514, 2.7928480088, 2.8284271247),
+        (0.001, 10.0, 0.3, 500, 0.0940111206, 0.0946308618, 0.0948683298),
+        (0.05, 1.0, 0.7, 1, 0.1106797181, 0.6911946180, 0.7),
+        (0.05, 1.0, 0.7, 5, 0.2468396690, 0.6911946180, 0.7),
+        (0.05, 1.0, 0.7, 50, 0.6399077737, 0.6911946180, 0.7),
+        (0.05, 1.0, 0.7, 1000, 0.6911946180, 0.6911946180, 0.7),
+    ],
+)
+def test_published_values(step, m, gap, n_steps, mu, limit, small_steps):
+    assert langevin_mu(step, m, gap, n_steps) == pytest.approx(mu, abs=6e-11)
+    assert langevin_mu(step, m, gap, math.inf) == pytest.approx(limit, abs=6e-11)
+    assert langevin_mu(1e-13, m, gap, math.inf) == pytest.approx(small_steps, abs=1e-10)
+
+
+def linear_loss_mu(steps, m, gap):
+    """Exact mu of the last iterate when losses are linear: an AR(1) with shifted mean."""
+    mean, variance = 0.0, 0.0
+    for eta in steps:
+        mean = (1 - eta * m) * mean + eta * gap
+        variance = (1 - eta * m) ** 2 * variance + 2 * eta
+    return mean / math.sqrt(variance)
+
+
+@pytest.mark.parametrize("m", [0.0, 1e-9, 0.3, 1.0, 5.0])
+@pytest.mark.parametrize("n_steps", [1, 2, 7, 400])
+def test_bounds_are_attained_by_linear_losses(m, n_steps):
+    assert langevin_mu(0.2, m, 1.7, n_steps) == pytest.approx(
+        linear_loss_mu([0.2] * n_steps, m, 1.7), rel=1e-9
+    )
+    steps = 0.2 * np.arange(1, n_steps + 1) ** -0.4
+    assert langevin_mu_varying(steps, m, 1.7) == pytest.approx(
+        linear_loss_mu(steps, m, 1.7), rel=1e-9
+    )
+
+
+def test_varying_steps_agree_with_constant_ones_and_weigh_the_last_most():
+    assert langevin_mu_varying(np.full(60, 0.03), 2.0, 0.5) == pytest.approx(
+        langevin_mu(0.03, 2.0, 0.5, 60), rel=1e-12
+    )
+    steps = np.geomspace(0.2, 0.002, 300)
+    assert langevin_mu_varying(steps[::-1], 1.0, 1.0) != pytest.approx(
+        langevin_mu_varying(steps, 1.0, 1.0), rel=1e-3
+    )
+    assert langevin_mu_varying(np.full(3, 1e-200), 1.0, 1.0) > 0.0
+
+
+def test_diameter_bound_published_value_and_brute_force():
+    assert langevin_mu(0.001, 1.0, 2.0, 100_000, 0.5) == pytest.approx(1.3225453094, abs=1e-10)
+    assert math.sqrt((2 * 2 * 0.5 - 0.25) * (1 - 0.0005)) == pytest.approx(1.3225448953, abs=1e-10)
+    assert langevin_mu(0.001, 1.0, 2.0, math.inf) == pytest.approx(2.0, abs=1e-3)
+    for m in (0.0, 0.4, 1.0):
+        for diameter in (0.01, 0.5, 1.9, 4.0):
+            for n_steps in (1, 2, 30, 3000):
+                eta, gap = 0.01, 2.0
+                c = 1 - eta * m
+                best = langevin_mu(eta, m, gap, n_steps) ** 2
+                for n in range(1, n_steps):
+                    powers = c ** np.arange(n)
+                    distance = c**n * diameter + eta * gap * powers.sum()
+                    best = min(best, distance**2 / (2 * eta * (powers**2).sum()))
+                got = langevin_mu(eta, m, gap, n_steps, diameter)
+                assert got**2 == pytest.approx(best, rel=1e-9)
+
+
+def evolve(rows, n_steps, *, beta, step, m, grid):
+    """Density of a 1-d logistic Langevin chain started at 0, by quadrature on a grid."""
+    drift = m * grid - beta * (expit(-np.outer(grid, rows)) * rows).sum(axis=1)
+    target = grid - step * drift
+    spread = math.sqrt(2 * step)
+    kernel = np.exp(-0.5 * ((grid[:, None] - target[None, :]) / spread) ** 2)
+    kernel /= spread * math.sqrt(2 * math.pi)
+    cell = grid[1] - grid[0]
+    density = kernel[:, np.argmin(np.abs(grid))]
+    yield density
+    for _ in range(n_steps - 1):
+        density = kernel @ density * cell
+        yield density
+
+
+@pytest.fixture(scope="module")
+def true_deltas():
+    """Exact delta(epsilon) of the last iterate, both orders, at several numbers of steps."""
+    rest = np.array([-1.0, -1.0, 0.8, -0.6, 0.3])
+    grid = np.linspace(-9.0, 9.0, 1801)
+    settings = {"beta": 0.8, "step": 0.2, "m": 1.0, "grid": grid}
+    chains = [list(evolve(np.append(rest, u), 40, **settings)) for u in (1.0, -1.0)]
+    cell = grid[1] - grid[0]
+    result = {}
+    for t in (1, 3, 10, 40):
+        first, second = chains[0][t - 1], chains[1][t - 1]
+        assert np.sum(first) * cell == pytest.approx(1.0, abs=1e-9)
+        for epsilon in (0.0, 0.2, 0.5, 1.0):
+            gaps = [
+                np.sum(np.maximum(a - math.exp(epsilon) * b, 0)) * cell
+                for a, b in ((first, second), (second, first))
+            ]
+            result[t, epsilon] = max(gaps)
+    return result
+
+
+def test_true_privacy_of_a_logistic_chain_is_within_the_bound(true_deltas):
+    # the label flip of the same row moves the gradient by exactly beta everywhere
+    for (t, epsilon), delta in true_deltas.items():
+        bound = gdp_delta(epsilon, langevin_mu(0.2, 1.0, 0.8, t, smoothness=1.0 + 0.8 * 6 / 4))
+        assert delta <= bound * (1 + 2e-4)  # equal at t = 1; quadrature across a kink
+    assert true_deltas[1, 0.2] == pytest.approx(
+        gdp_delta(0.2, langevin_mu(0.2, 1.0, 0.8, 1)), rel=1e-4
+    )
+
+
+def test_a_bound_half_as_large_is_caught(true_deltas):
+    for t in (1, 3, 10, 40):
+        broken = 0.5 * langevin_mu(0.2, 1.0, 0.8, t)
+        assert any(
+            delta > 1.01 * gdp_delta(epsilon, broken)
+            for (steps, epsilon), delta in true_deltas.items()
+            if steps == t
+        )
+
+
+def test_samples_of_one_chain_and_of_several():
+    arguments = (0.05, 1.0, 0.7)
+    parts = [langevin_mu(*arguments, n) for n in (100, 20, 35)]
+    expected = math.sqrt(sum(mu * mu for mu in parts))
+    assert langevin_mu_samples([100, 120, 155], *arguments) == pytest.approx(expected)
+    assert langevin_mu_samples([100, 120, 155], *arguments, n_chains=4) == pytest.approx(
+        2 * expected
+    )
+    assert langevin_mu_samples([50], *arguments) == pytest.approx(langevin_mu(*arguments, 50))
+    # two released states are never cheaper than the later one alone
+    assert langevin_mu_samples([10, 20], *arguments) > langevin_mu(*arguments, 20)
+
+
+def test_mu_is_monotone_and_below_its_limits():
+    mus = [langevin_mu(0.05, 1.0, 0.7, t) for t in (1, 2, 5, 20, 100, 1000)]
+    assert np.all(np.diff(mus) > 0)
+    assert mus[-1] <= langevin_mu(0.05, 1.0, 0.7, math.inf) < 0.7
+    assert langevin_mu(1.0, 1.0, 0.7, 1) == pytest.approx(langevin_mu(1.0, 1.0, 0.7, 50))
+
+
+def test_ops_inverse_temperature():
+    for epsilon, beta in ((0.1, 0.0325207841), (1.0, 0.2680511232), (5.0, 1.1212418238)):
+        mu = gdp_mu(epsilon, 1e-5)
+        got = ops_inverse_temperature(mu, C=3.0, gradient_sensitivity=2.0)
+        assert got == pytest.approx(beta**2 / (3.0 * 4.0), rel=1e-8)
+        assert 2.0 * math.sqrt(got * 3.0) <= mu
+    assert ops_inverse_temperature(math.inf, 1.0, 1.0) == math.inf
+
+
+@pytest.mark.parametrize("diameter", [None, 0.3, 4.0])
+@pytest.mark.parametrize("samples", [[1], [200], [100, 150, 200]])
+def test_langevin_inverse_temperature_is_private_and_largest(samples, diameter):
+    mu, C, g, tau = 0.4, 2.0, 1.5, 0.02
+    beta = langevin_inverse_temperature(
+        mu, C, g, samples, tempered_step=tau, curvature=30.0, diameter=diameter
+    )
+
+    def released(factor):
+        value = factor * beta
+        return langevin_mu_samples(
+            samples, tau / value, value / C, value * g, diameter, smoothness=value * 30.5
+        )
+
+    assert released(1.0) <= mu
+    assert released(1.0 + 1e-9) > mu
+    if len(samples) == 1:
+        assert beta >= ops_inverse_temperature(mu, C, g)
+
+
+def test_inverse_temperature_tends_to_the_exact_draw():
+    limit = langevin_inverse_temperature(0.4, 2.0, 1.5, [10**9], tempered_step=1e-6)
+    assert limit == pytest.approx(ops_inverse_temperature(0.4, 2.0, 1.5), rel=1e-6)
+    assert langevin_inverse_temperature(math.inf, 2.0, 1.5, [10], tempered_step=0.1) == math.inf
+
+
+def test_steps_that_do_not_contract_are_refused():
+    assert largest_langevin_step(1.0, 3.0) == 0.5
+    assert langevin_mu(0.5, 1.0, 1.0, 3, smoothness=3.0) > 0
+    with pytest.raises(CalibrationError, match="2 / \\(smoothness"):
+        langevin_mu(0.51, 1.0, 1.0, 3, smoothness=3.0)
+    with pytest.raises(CalibrationError, match="1 / strong_convexity"):
+        langevin_mu(1.5, 1.0, 1.0, 3)
+    with pytest.raises(CalibrationError, match="smaller step"):
+        langevin_mu_varying([0.1, 0.6], 1.0, 1.0, smoothness=3.0)
+    with pytest.raises(CalibrationError, match="smaller step"):
+        langevin_inverse_temperature(1.0, 1.0, 1.0, [5], tempered_step=1.0, curvature=9.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: langevin_mu(0.0, 1.0, 1.0, 3), "step_size must be > 0"),
+        (lambda: langevin_mu(0.1, -1.0, 1.0, 3), "strong_convexity must be >= 0"),
+        (lambda: langevin_mu(0.1, 1.0, 1.0, 2.5), "n_steps must be an integer"),
+        (lambda: langevin_mu(0.1, 1.0, 1.0, math.nan), "n_steps must be an integer"),
+        (lambda: langevin_mu(0.1, 1.0, 1.0, 3, 0.0), "diameter must be > 0"),
+        (lambda: langevin_mu_varying([], 1.0, 1.0), "step_sizes must be"),
+        (lambda: langevin_mu_samples([3, 3], 0.1, 1.0, 1.0), "sample_steps"),
+        (lambda: langevin_mu_samples([], 0.1, 1.0, 1.0), "sample_steps must not be empty"),
+        (lambda: largest_langevin_step(2.0, 1.0), "smoothness must be >="),
+    ],
+)
+def test_bad_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
