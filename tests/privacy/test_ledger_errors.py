@@ -1,0 +1,275 @@
+"""Files that are not, or no longer, what a ledger should be."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import shutil
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from skdpbayes import PrivacyLedger
+from skdpbayes.exceptions import BudgetExceededError, LedgerError
+from skdpbayes.privacy import ledger_store
+from skdpbayes.privacy.events import PureDP
+from skdpbayes.privacy.guarantee import PrivacyGuarantee
+from skdpbayes.privacy.ledger_store import LedgerStore
+
+HALF = PrivacyGuarantee(0.5, 0.0, "replace_one", "test noise", PureDP(0.5))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "budget.ledger"
+
+
+def edit(path, *statements):
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def test_absent_file_without_a_budget(path):
+    with pytest.raises(LedgerError, match=r"no ledger at .*budget\.ledger.*Pass epsilon"):
+        PrivacyLedger(path)
+    assert not path.exists()
+
+
+def test_absent_directory(tmp_path):
+    with pytest.raises(LedgerError, match=r"directory .*nowhere does not exist. Create it"):
+        PrivacyLedger(tmp_path / "nowhere" / "budget.ledger", epsilon=1.0)
+
+
+def test_a_file_where_a_directory_should_be(path):
+    path.write_text("")
+    with pytest.raises(LedgerError, match="Check the path"):
+        PrivacyLedger(path / "budget.ledger", epsilon=1.0)
+
+
+def test_directory_instead_of_file(tmp_path):
+    with pytest.raises(LedgerError, match="is a directory; a ledger is a file"):
+        PrivacyLedger(tmp_path, epsilon=1.0)
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {"epsilon": 2.0, "delta": 1e-5},
+        {"epsilon": 1.0},
+        {"epsilon": 1.0, "delta": 1e-6},
+        {"epsilon": 1.0, "delta": 1e-5, "adjacency": "zero_out"},
+        {"delta": 1e-6},
+        {"adjacency": "zero_out"},
+    ],
+)
+def test_another_budget_for_an_existing_ledger(path, budget):
+    PrivacyLedger(path, epsilon=1.0, delta=1e-5)
+    message = (
+        "has the budget epsilon=1, delta=1e-05, adjacency=replace_one, not .* cannot be changed"
+    )
+    with pytest.raises(LedgerError, match=message):
+        PrivacyLedger(path, **budget)
+    assert PrivacyLedger(path).epsilon == 1.0
+
+
+def test_an_empty_file_is_a_creation_cut_short(path):
+    path.touch()
+    with pytest.raises(LedgerError, match="no ledger"):
+        PrivacyLedger(path)
+    PrivacyLedger(path, epsilon=1.0).reserve(HALF)
+    assert PrivacyLedger(path).spent().epsilon == 0.5
+
+
+@pytest.mark.parametrize("content", [b"not a database\n", b"not a database\n" * 1000])
+def test_not_a_sqlite_file(path, content):
+    path.write_bytes(content)
+    for budget in ({}, {"epsilon": 1.0}):
+        with pytest.raises(LedgerError, match=r"budget\.ledger is damaged or not a ledger"):
+            PrivacyLedger(path, **budget)
+    assert path.read_bytes() == content
+
+
+def test_another_sqlite_file(path):
+    edit(path, "CREATE TABLE photos (name TEXT)")
+    for budget in ({}, {"epsilon": 1.0}):
+        with pytest.raises(LedgerError, match="SQLite file but not a privacy ledger"):
+            PrivacyLedger(path, **budget)
+
+
+def test_unknown_version(path):
+    PrivacyLedger(path, epsilon=1.0)
+    edit(path, "PRAGMA user_version = 99")
+    with pytest.raises(LedgerError, match="version 99; this skdpbayes reads version 1"):
+        PrivacyLedger(path)
+
+
+def test_overwritten_pages(path):
+    ledger = PrivacyLedger(path, epsilon=1.0)
+    ledger.reserve(HALF)
+    content = bytearray(path.read_bytes())
+    content[4096:] = os.urandom(len(content) - 4096)
+    path.write_bytes(content)
+    with pytest.raises(LedgerError, match=r"is damaged.*Restore it from a backup"):
+        PrivacyLedger(path)
+    with pytest.raises(LedgerError, match=r"budget\.ledger"):
+        ledger.reserve(HALF)
+
+
+def test_truncated_file(path):
+    PrivacyLedger(path, epsilon=1.0).reserve(HALF)
+    os.truncate(path, 6000)
+    with pytest.raises(LedgerError, match="is damaged"):
+        PrivacyLedger(path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE charge SET count = 0",
+        "DELETE FROM account",
+        "UPDATE account SET totals = '{}'",
+        "UPDATE account SET totals = 'nonsense'",
+    ],
+)
+def test_lost_rows(path, statement):
+    PrivacyLedger(path, epsilon=1.0).reserve(HALF)
+    edit(path, statement)
+    with pytest.raises(LedgerError, match="is damaged"):
+        PrivacyLedger(path)
+
+
+def test_totals_that_forgot_a_reservation(path):
+    ledger = PrivacyLedger(path, epsilon=1.0)
+    with ledger._store.transaction() as connection:
+        empty = ledger_store.read_totals(connection)
+    ledger.reserve(HALF)
+    edit(path, f"UPDATE account SET totals = '{empty}'")
+    with pytest.raises(LedgerError, match="1 entries, 0 in the totals"):
+        PrivacyLedger(path)
+
+
+def test_an_event_kind_that_is_not_loaded(path):
+    ledger = PrivacyLedger(path, epsilon=1.0, delta=1e-5)
+    ledger.reserve(HALF)
+    edit(path, """UPDATE charge SET guarantee = replace(guarantee, '"pure"', '"exotic"')""")
+    with pytest.raises(LedgerError, match=r"'exotic'.*Import the module that defines"):
+        ledger.entries()
+
+
+def test_deleted_or_replaced_while_open(path):
+    ledger = PrivacyLedger(path, epsilon=1.0)
+    stored = pickle.dumps(ledger)
+    path.unlink()
+    with pytest.raises(LedgerError, match="no ledger at"):
+        pickle.loads(stored).reserve(HALF)
+    assert not path.exists()
+    again = PrivacyLedger(path, epsilon=1.0)
+    assert again != ledger
+    for operation in (lambda: ledger.reserve(HALF), ledger.spent, ledger.entries):
+        with pytest.raises(LedgerError, match="was replaced by another ledger"):
+            operation()
+    assert again.entries() == []
+
+
+def test_locked_for_too_long(path, monkeypatch):
+    ledger = PrivacyLedger(path, epsilon=1.0)
+    monkeypatch.setattr(ledger_store, "BUSY_SECONDS", 0.05)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(LedgerError, match=r"locked by another process .* nothing was charged"):
+        ledger.reserve(HALF)
+    other.close()
+    assert ledger.reserve(HALF) == 1
+
+
+def test_an_error_inside_a_transaction_undoes_it(path):
+    ledger = PrivacyLedger(path, epsilon=1.0)
+    store = LedgerStore(ledger.path)
+    with pytest.raises(KeyboardInterrupt), store.transaction(write=True) as connection:  # noqa: PT012
+        ledger_store.append_entry(connection, HALF.to_json(), "", "{}")
+        raise KeyboardInterrupt
+    assert ledger.entries() == []
+    assert ledger.reserve(HALF) == 1
+
+
+# Root may write anywhere, so these run in a child that has given up its privileges.
+
+
+@pytest.fixture
+def folder():
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def unprivileged(function, *arguments):
+    """Call a function as nobody, in a child; return its result or the error's text."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def run():
+        if os.geteuid() == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+        try:
+            sender.send(function(*arguments))
+        except (LedgerError, BudgetExceededError) as error:
+            sender.send(f"{type(error).__name__}: {error}")
+
+    child = context.Process(target=run)
+    child.start()
+    result = receiver.recv()
+    child.join()
+    return result
+
+
+def read_only_ledger(folder, *, file_mode, folder_mode):
+    path = folder / "budget.ledger"
+    PrivacyLedger(path, epsilon=1.0).reserve(HALF)
+    path.chmod(file_mode)
+    if os.geteuid() == 0:
+        os.chown(path, 65534, 65534)
+        os.chown(folder, 65534, 65534)
+    folder.chmod(folder_mode)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("file_mode", "folder_mode"), [(0o400, 0o755), (0o600, 0o555), (0o400, 0o555)]
+)
+def test_a_read_only_ledger_can_be_read_but_not_charged(folder, file_mode, folder_mode):
+    path = read_only_ledger(folder, file_mode=file_mode, folder_mode=folder_mode)
+
+    def spent():
+        ledger = PrivacyLedger(path, epsilon=1.0)
+        return ledger.spent().epsilon, len(ledger.entries()), ledger.remaining_epsilon()
+
+    def reserve():
+        return PrivacyLedger(path).reserve(HALF)
+
+    assert unprivileged(spent) == (0.5, 1, 0.5)
+    message = unprivileged(reserve)
+    assert message.startswith(f"LedgerError: The ledger {path} cannot be opened for writing")
+    assert "nothing was charged" in message
+    assert unprivileged(spent) == (0.5, 1, 0.5)
+
+
+def test_an_unreadable_ledger(folder):
+    path = read_only_ledger(folder, file_mode=0o000, folder_mode=0o755)
+    message = unprivileged(lambda: PrivacyLedger(path).spent())
+    assert message.startswith(f"LedgerError: The ledger {path} cannot be opened")
+
+
+def test_a_directory_that_cannot_be_written(folder):
+    folder.chmod(0o555)
+    message = unprivileged(lambda: PrivacyLedger(folder / "new.ledger", epsilon=1.0).epsilon)
+    assert message.startswith(f"LedgerError: Cannot create the ledger {folder / 'new.ledger'}")
+    assert "Choose a directory that you can write to" in message
