@@ -62,9 +62,10 @@ def check_integer(name: str, value: Any, *, low: int, high: int | None = None) -
     wanted = f"{name} must be an integer >= {low}" + ("" if high is None else f" and <= {high}")
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{wanted}; got {value!r} of type {type(value).__name__}.")
-    if value < low or (high is not None and value > high):
+    number = int(value)
+    if number < low or (high is not None and number > high):
         raise ValueError(f"{wanted}; got {value!r}.")
-    return int(value)
+    return number
 
 
 def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
