@@ -62,6 +62,7 @@ from skdpbayes.privacy.langevin_minibatch import (
     langevin_fixed_batch_parts,
     langevin_mu_cyclic,
 )
+from skdpbayes.privacy.ledger import LedgerEntry, PrivacyLedger
 from skdpbayes.privacy.loss_bounds import (
     gradient_sensitivity,
     logistic_gradient_gap,
@@ -77,6 +78,24 @@ from skdpbayes.privacy.objective_calibration import (
     redberg2023_noise_multiplier,
 )
 from skdpbayes.privacy.objective_perturbation import ObjectivePerturbation, largest_curvature
+from skdpbayes.privacy.sgmcmc import (
+    LangevinNoise,
+    free_step_size,
+    large_noise_mu,
+    private_langevin_noise,
+    sgfs_noise_multiplier,
+    sghmc_noise_multiplier,
+    sgld_noise_multiplier,
+    sgnht_noise_multiplier,
+    update_noise_multiplier,
+)
+from skdpbayes.privacy.sgmcmc_published import (
+    li2019_noise_multiplier,
+    li2019_step_range,
+    wang2015_noise_multiplier,
+    wang2015_noise_variance,
+)
+from skdpbayes.privacy.step_sizes import step_size_bound
 from skdpbayes.privacy.subsampling import SubsampledGaussian, chain_event
 
 __all__ = [
@@ -89,12 +108,15 @@ __all__ = [
     "FixedBatchParts",
     "GaussianDP",
     "GroupOf",
+    "LangevinNoise",
     "LangevinSchedule",
     "LaplaceNoise",
+    "LedgerEntry",
     "NoPrivacy",
     "ObjectivePerturbation",
     "PrivacyEvent",
     "PrivacyGuarantee",
+    "PrivacyLedger",
     "PureDP",
     "Repeated",
     "SubsampledGaussian",
@@ -112,6 +134,7 @@ __all__ = [
     "event_from_dict",
     "exponential_mechanism_epsilon",
     "exponential_mechanism_inverse_temperature",
+    "free_step_size",
     "gaussian_noise_multiplier",
     "gdp_delta",
     "gdp_epsilon",
@@ -129,8 +152,11 @@ __all__ = [
     "langevin_mu_samples",
     "langevin_mu_varying",
     "laplace_scale",
+    "large_noise_mu",
     "largest_curvature",
     "largest_langevin_step",
+    "li2019_noise_multiplier",
+    "li2019_step_range",
     "lmc_schedule",
     "lmc_total_variation",
     "logistic_gradient_gap",
@@ -139,16 +165,25 @@ __all__ = [
     "loss_curvature",
     "minami2016_mu",
     "ops_inverse_temperature",
+    "private_langevin_noise",
     "pure_objective_epsilon",
     "pure_objective_scale",
     "redberg2023_delta",
     "redberg2023_noise_multiplier",
     "repeat",
+    "sgfs_noise_multiplier",
+    "sghmc_noise_multiplier",
+    "sgld_noise_multiplier",
+    "sgnht_noise_multiplier",
     "smallest_noise",
     "softmax_range",
+    "step_size_bound",
     "subsampled_noise_multiplier",
     "truncated_dirichlet_range",
+    "update_noise_multiplier",
     "wang2015_inverse_temperature",
+    "wang2015_noise_multiplier",
+    "wang2015_noise_variance",
     "zcdp_delta",
     "zcdp_rho",
 ]

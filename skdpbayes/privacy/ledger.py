@@ -32,6 +32,7 @@ __all__ = ["LedgerEntry", "PrivacyLedger"]
 
 # What the tight total, unlike the running sums, takes for granted.
 _FIXED_SIZES = "the sizes of the reservations were not chosen in view of earlier releases"
+_ROUNDING = 1e-9
 # remaining_epsilon is found to this share of the budget, from below.
 _REMAINING_TOLERANCE = 1e-6
 
@@ -273,14 +274,15 @@ class PrivacyLedger:
         return fits_tightly((*before.charges, (text, 1)), self.epsilon, self.delta)
 
     def _spent_epsilon(self, state: _Snapshot) -> float:
-        epsilon = state.totals.epsilon_at(self.delta)
+        summed = state.totals.epsilon_at(self.delta)
         if self.delta == 0.0 or state.totals.count == 0:
-            return epsilon
-        epsilon = min(epsilon, tight_epsilon(state.charges, self.delta))
+            return summed
+        tight = tight_epsilon(state.charges, self.delta)
         # The searches for epsilon and for delta round differently; either proof is enough.
-        if self.epsilon < epsilon and tight_delta(state.charges, self.epsilon) <= self.delta:
-            return self.epsilon
-        return epsilon
+        if self.epsilon < tight and tight_delta(state.charges, self.epsilon) <= self.delta:
+            tight = self.epsilon
+        # The sums prove more, so they stand where the difference is mere rounding.
+        return tight if tight < summed * (1.0 - _ROUNDING) else summed
 
     def _require_fit(
         self, before: _Snapshot, price: RunningTotals, guarantee: PrivacyGuarantee, text: str
