@@ -1,0 +1,377 @@
+r"""Objective perturbation: the price of releasing a minimizer of a randomly tilted objective.
+
+:math:`\hat\theta = \arg\min_\theta \sum_i \ell_i(\theta) + \frac{\lambda}{2}\|\theta\|^2 +
+b^\top\theta`, where :math:`b` has independent normal entries (or density
+:math:`\propto e^{-\|b\|/s}` for pure privacy). Every record has norm at most :math:`R`; write
+:math:`k = R^2/\lambda` for the *curvature* and :math:`\mu = L/\sigma` for the bound :math:`L` on a
+record's gradient over the noise scale. The map from :math:`b` to :math:`\hat\theta` is one to one,
+so the privacy loss is a determinant term plus the loss of moving :math:`b`.
+
+**Logistic loss, a record deleted.** The record's gradient is :math:`-s u`, :math:`s\in[0,1]`,
+:math:`\|u\|\le R`, its Hessian :math:`s(1-s)uu^\top`. With :math:`A = \mu w + \mu^2/2`,
+:math:`w\sim N(0,1)`, the loss is at most
+
+.. math:: f(s) = \log(1 + s(1-s)k) + sA - s(1-s)\mu^2/2 .
+
+Any tangent of the concave :math:`x\mapsto\log(1+kx)` turns this into a quadratic in :math:`s`,
+whose maximum over :math:`[0,1]` is explicit; `loss_bound` is the least of several tangents. The
+tangent at 0 alone gives: if :math:`A\ge k` then :math:`f\le A`, and if :math:`A<k` then
+:math:`f\le k`. Hence for every :math:`\varepsilon\ge k` the profile is exactly the Gaussian
+mechanism's, the determinant is free. *A record added:* the determinant only helps, what is left
+is convex in :math:`s`, and the loss is at most :math:`\max(A,0)`: the Gaussian profile at every
+:math:`\varepsilon\ge0`.
+
+**Softmax.** Gradient :math:`(p-e_y)x^\top`, determinant
+:math:`\log\det(I+k(\mathrm{diag}\,p-pp^\top)) \le (K-1)\log(1+kT/(K-1))` with :math:`T=1-\|p\|^2`
+(arithmetic-geometric mean). With :math:`A_j` the Gaussian loss of the vertex :math:`p=e_j`
+(:math:`\mu=\sqrt2R/\sigma`), the loss is at most :math:`\sum_j p_jA_j+T(k-\mu^2/4)`; given
+:math:`q=1-p_y`, :math:`T\le 2q-q^2K/(K-1)`, a quadratic in :math:`q` again. A union bound over
+the :math:`K-1` vertices gives the factor :math:`K-1`.
+
+**A record replaced** is a deletion followed by an addition. For any split
+:math:`\varepsilon=\varepsilon_1+\varepsilon_2`,
+:math:`\delta(\varepsilon)\le\delta_{del}(\varepsilon_1)+e^{\varepsilon_1}\delta_{add}(\varepsilon_2)`.
+At :math:`\varepsilon_1=(\varepsilon-\mu^2)/2` the two Gaussian profiles share one optimal test
+and the sum is exactly the Gaussian profile of :math:`2\mu`: for the logistic loss
+:math:`\delta(\varepsilon)=H(\varepsilon;2R/\sigma)` whenever :math:`\varepsilon\ge2k+\mu^2`,
+which nearly antipodal records with a common component approach (two dimensions, the rest of the
+data pushing against that component).
+
+**Releases around the minimizer.** Noise added to the computed minimizer, and statistics evaluated
+at it, are Gaussian given :math:`\hat\theta`; together they are :math:`\mu_s`-GDP. Averaging their
+profile over the loss bound gives :math:`E\,H(\varepsilon-\bar f(A);\mu_s)`, which is summed from
+above. For a replaced record the middle of the chain may be any distribution, in particular one
+whose statistics lie halfway between the neighbors', so each half is charged :math:`\mu_s/2`.
+
+References
+----------
+.. [1] K. Chaudhuri, C. Monteleoni, A. Sarwate. Differentially private empirical risk minimization.
+   JMLR 12, 2011.
+.. [2] D. Kifer, A. Smith, A. Thakurta. Private convex empirical risk minimization and
+   high-dimensional regression. COLT 2012.
+.. [3] R. Redberg, A. Koskela, Y.-X. Wang. Improving the privacy and practicality of objective
+   perturbation for differentially private linear learners. NeurIPS 2023.
+.. [4] J. Dong, A. Roth, W. Su. Gaussian differential privacy. JRSS-B 84, 2022 (group privacy,
+   Theorem 2.14).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import ndtr
+
+from skdpbayes.privacy._numeric import (
+    check_count,
+    check_nonnegative,
+    check_positive,
+)
+from skdpbayes.privacy.events import PrivacyEvent, check_probability, store
+from skdpbayes.privacy.gdp import FloatArray, log_gaussian_profile
+from skdpbayes.privacy.guarantee import check_adjacency
+
+__all__ = ["ObjectivePerturbation", "largest_curvature", "loss_bound"]
+
+_TANGENTS = 9  # the best of 9 tangents is within 0.2 % of the logarithm for every curvature < 8
+_PANELS = 256  # of the upper sum; its excess is part of the price
+_NEGLIGIBLE = 1e-13  # relative to the main term: below it the correction is added unresolved
+_NODES = 192  # at which a long profile is evaluated; in between its chords bound it
+# Beyond, e^epsilon overflows in intermediate terms; the profile decreases, so its value here holds
+_LARGEST_EPSILON = 300.0
+_SPLITS = 12  # evaluations of the search for a split where the balanced one is not free
+
+
+class _Loss(NamedTuple):
+    """Constants of the quadratic bound q A + kappa (linear q - square q^2), see the module."""
+
+    rank: int
+    spread: float  # largest trace x of the curvature per k: s (1 - s) or 1 - |p|^2
+    linear: float
+    square: float
+    convex: float  # kappa loses convex * mu^2
+    directions: int  # of the union bound
+
+
+def _loss_constants(n_classes: int) -> _Loss:
+    if n_classes == 2:
+        return _Loss(1, 0.25, 1.0, 1.0, 0.5, 1)
+    others = n_classes - 1
+    return _Loss(others, others / n_classes, 2.0, n_classes / others, 0.25, others)
+
+
+def _quadratic_bound(margin: FloatArray, kappa: float, loss: _Loss) -> FloatArray:
+    """Return max over q in [0, 1] of q A + kappa (linear q - square q^2); kappa <= 0 is dropped."""
+    if kappa <= 0.0:
+        return np.maximum(margin, 0.0)
+    peak = (margin + loss.linear * kappa) / (2.0 * loss.square * kappa)
+    inside = np.square(margin + loss.linear * kappa) / (4.0 * loss.square * kappa)
+    edge = margin + kappa * (loss.linear - loss.square)
+    return np.where(peak >= 1.0, edge, np.where(peak <= 0.0, 0.0, inside))
+
+
+def loss_bound(
+    margin: FloatArray, curvature: float, mu: float = 0.0, n_classes: int = 2
+) -> FloatArray:
+    """Bound the privacy loss of deleting a record, given the loss `margin` of moving the noise.
+
+    Parameters
+    ----------
+    margin : ndarray
+        The variable A of the module's formulas.
+    curvature : float
+        ``R**2 / penalty``, at least 0; 0 prices the addition of a record.
+    mu : float
+        Gradient bound over noise scale; 0 for the pure mechanism.
+    n_classes : int
+        2 for the logistic loss, more for softmax.
+
+    Returns
+    -------
+    ndarray
+        Nondecreasing in `margin`, never below ``max(margin, 0)``.
+    """
+    loss = _loss_constants(n_classes)
+    margin = np.asarray(margin, dtype=np.float64)
+    best = np.full_like(margin, np.inf)
+    for offset, kappa in _tangents(curvature, mu, loss):
+        np.minimum(best, offset + _quadratic_bound(margin, kappa, loss), out=best)
+    return best
+
+
+def _tangents(curvature: float, mu: float, loss: _Loss) -> list[tuple[float, float]]:
+    """Return (offset, kappa) of tangents to the determinant term, the one at 0 first."""
+    tangents = []
+    for x in np.linspace(0.0, loss.spread, _TANGENTS if curvature > 0.0 else 1):
+        growth = 1.0 + curvature * x / loss.rank
+        offset = loss.rank * math.log(growth) - curvature * x / growth
+        tangents.append((max(offset, 0.0), curvature / growth - loss.convex * mu * mu))
+    return tangents
+
+
+def largest_curvature(epsilon: float, n_classes: int = 2) -> float:
+    """Return the curvature at which the determinant alone costs `epsilon`; it must stay below.
+
+    Parameters
+    ----------
+    epsilon : float
+        The budget, positive.
+    n_classes : int
+        2 for the logistic loss, more for softmax.
+    """
+    loss = _loss_constants(n_classes)
+    with np.errstate(over="ignore"):
+        return float(loss.rank * np.expm1(epsilon / loss.rank) / loss.spread)
+
+
+def _gaussian_delta(epsilons: FloatArray, mu: float) -> FloatArray:
+    """Return the Gaussian profile at any real epsilon; mu = 0 is a release without loss."""
+    size = np.abs(epsilons)
+    tail = np.exp(log_gaussian_profile(size, mu))
+    back = -np.expm1(-size) + np.exp(-size) * tail  # H(-e) = 1 - e^-e + e^-e H(e)
+    return np.where(epsilons >= 0.0, tail, back)
+
+
+@lru_cache(maxsize=1024)
+def _one_record_delta(
+    epsilon: float, mu: float, side_mu: float, curvature: float, n_classes: int
+) -> float:
+    """Bound delta at any real `epsilon` for a record deleted, or added if `curvature` is 0.
+
+    Where the loss bound is ``margin + offset`` the average over the margin is a Gaussian profile
+    in closed form. The rest, margins below the point where that starts, is an upper Riemann sum
+    of the (monotone) difference.
+    """
+    loss = _loss_constants(n_classes)
+    mean = 0.5 * mu * mu
+    tangents = _tangents(curvature, mu, loss)
+    gain = loss.linear - loss.square
+    offset = min(constant + gain * max(kappa, 0.0) for constant, kappa in tangents)
+    # every tangent is in its last branch, margin + its offset, where the one at 0 is
+    start = (2.0 * loss.square - loss.linear) * max(tangents[0][1], 0.0)
+    main = float(_gaussian_delta(np.array([epsilon - offset]), math.hypot(mu, side_mu))[0])
+
+    low = min(mean - 9.0 * mu, start - 1e-300)
+    edges = np.linspace(low, start, _PANELS + 1)
+    bounds = loss_bound(edges, curvature, mu, n_classes)
+    largest = float(_gaussian_delta(epsilon - bounds[-1:], side_mu)[0])
+    if largest <= _NEGLIGIBLE * main:
+        return min(1.0, loss.directions * (main + largest))
+    upper = _gaussian_delta(epsilon - bounds, side_mu)
+    lower = _gaussian_delta(epsilon - offset - edges, side_mu)
+    weights = np.diff(ndtr((edges - mean) / mu))
+    rest = float(np.dot(weights, np.maximum(upper[1:] - lower[:-1], 0.0)))
+    rest += float(ndtr((low - mean) / mu) * upper[0])
+    return min(1.0, loss.directions * (main + rest))
+
+
+def _deleted_delta(epsilon: float, event: ObjectivePerturbation, side_mu: float) -> float:
+    """Bound delta of deleting a record, by the loss bound and by what is known at other epsilons.
+
+    At and below 0 the addition's profile gives it exactly. Between 0 and a point from where the
+    determinant is nearly free, the chord in e^epsilon lies above the (convex) profile.
+    """
+    mu = 1.0 / event.noise_multiplier
+    direct = _one_record_delta(epsilon, mu, side_mu, event.curvature, event.n_classes)
+    if epsilon <= 0.0:
+        added = _added_delta(-epsilon, event, side_mu)
+        return min(direct, -math.expm1(epsilon) + math.exp(epsilon) * added)
+    end = event.curvature + 2.0 * side_mu
+    if epsilon >= end:
+        return direct
+    left = _added_delta(0.0, event, side_mu)
+    right = _one_record_delta(end, mu, side_mu, event.curvature, event.n_classes)
+    share = math.exp(epsilon - end) * math.expm1(-epsilon) / math.expm1(-end)
+    return min(direct, (1.0 - share) * left + share * right)
+
+
+def _added_delta(epsilon: float, event: ObjectivePerturbation, side_mu: float) -> float:
+    mu = 1.0 / event.noise_multiplier
+    return _one_record_delta(epsilon, mu, side_mu, 0.0, event.n_classes)
+
+
+def _replaced_delta(epsilon: float, event: ObjectivePerturbation) -> float:
+    """Bound delta of replacing a record: the best split of epsilon over deletion and addition."""
+    half = 0.5 * event.side_mu
+    mu_square = event.noise_multiplier**-2 + half * half
+
+    def price(first: float) -> float:
+        added = _added_delta(epsilon - first, event, half)
+        return _deleted_delta(first, event, half) + math.exp(first) * added
+
+    balanced = 0.5 * (epsilon - mu_square)
+    best = price(balanced)
+    gaussian = float(_gaussian_delta(np.array([epsilon]), 2.0 * math.sqrt(mu_square))[0])
+    if best > gaussian * (1.0 + 1e-9):  # else no split can do better
+        # the determinant makes the deletion dearer, so its share only grows
+        found = minimize_scalar(
+            price,
+            bounds=(balanced, epsilon + mu_square),
+            method="bounded",
+            options={"xatol": 1e-3 * (epsilon + mu_square), "maxiter": _SPLITS},
+        )
+        best = min(best, float(found.fun), price(0.0))
+    return min(1.0, best)
+
+
+@dataclass(frozen=True)
+class ObjectivePerturbation(PrivacyEvent):
+    r"""A minimizer of an objective tilted by Gaussian noise, with Gaussian releases around it.
+
+    See :mod:`skdpbayes.privacy.objective_perturbation` for the profile and its proof.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the random linear term over the bound on one record's gradient norm
+        (R for the logistic loss, :math:`\sqrt2 R` for softmax), positive.
+    curvature : float
+        ``R**2 / penalty``, positive.
+    adjacency : {"replace_one", "zero_out"}
+        What the profile refers to; replacing doubles the shift inside.
+    side_mu : float
+        GDP parameter, under the same adjacency, of what is released around the minimizer.
+    n_classes : int
+        2 for the logistic loss, more for softmax.
+    """
+
+    noise_multiplier: float
+    curvature: float
+    adjacency: str
+    side_mu: float = 0.0
+    n_classes: int = 2
+    kind: ClassVar[str] = "objective_perturbation"
+
+    def __post_init__(self) -> None:
+        store(
+            self,
+            noise_multiplier=check_positive("noise_multiplier", self.noise_multiplier),
+            curvature=check_positive("curvature", self.curvature),
+            adjacency=check_adjacency(self.adjacency),
+            side_mu=check_nonnegative("side_mu", self.side_mu),
+            n_classes=check_count("n_classes", self.n_classes, 2),
+        )
+
+    def delta_at(self, epsilon: float) -> float:
+        """Return a proved bound on delta, exact up to quadrature for the logistic worst case."""
+        epsilon = check_nonnegative("epsilon", epsilon)
+        if math.isinf(epsilon):
+            return 0.0
+        epsilon = min(epsilon, _LARGEST_EPSILON)
+        if self.adjacency == "replace_one":
+            return _replaced_delta(epsilon, self)
+        deleted = _deleted_delta(epsilon, self, self.side_mu)
+        return max(deleted, _added_delta(epsilon, self, self.side_mu))
+
+    def epsilon_at(self, delta: float) -> float:
+        """Return the least epsilon with ``delta_at(epsilon) <= delta``, up to one part in 10^5."""
+        delta = check_probability("delta", delta)
+        if delta == 0.0:
+            return math.inf
+        if self.delta_at(0.0) <= delta:
+            return 0.0
+
+        def excess(epsilon: float) -> float:
+            return math.log(max(self.delta_at(epsilon), 1e-320)) - math.log(delta)
+
+        high = self._unlikely_loss()
+        while excess(high) > 0.0:
+            high *= 2.0
+        epsilon = float(brentq(excess, 0.0, high, xtol=1e-9, rtol=1e-6))
+        while excess(epsilon) > 0.0:
+            epsilon *= 1.0 + 1e-6
+        return epsilon
+
+    def _profile(self, epsilons: FloatArray) -> FloatArray:
+        if epsilons.size <= _NODES:
+            return super()._profile(epsilons)
+        deleted, added = self._profile_pair(epsilons)
+        return np.maximum(deleted, added)
+
+    def _profile_pair(self, epsilons: FloatArray) -> tuple[FloatArray, FloatArray]:
+        nodes, deleted, added = _node_profiles(self)
+        return _interpolate(nodes, deleted, epsilons), _interpolate(nodes, added, epsilons)
+
+    def _unlikely_loss(self) -> float:
+        """Return a loss exceeded with negligible probability: 12 standard deviations up."""
+        doubled = 2.0 if self.adjacency == "replace_one" else 1.0
+        mu = math.hypot(doubled / self.noise_multiplier, self.side_mu)
+        return doubled * self.curvature + 0.5 * mu * mu + 12.0 * mu
+
+
+@lru_cache(maxsize=64)
+def _node_profiles(event: ObjectivePerturbation) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return evenly spaced losses and the event's profiles of the two ordered pairs there."""
+    nodes = np.linspace(0.0, event._unlikely_loss(), _NODES)
+    if event.adjacency == "replace_one":
+        profile = _replaced_profile(nodes, event)
+        return nodes, profile, profile
+    deleted = np.array([_deleted_delta(float(node), event, event.side_mu) for node in nodes])
+    added = np.array([_added_delta(float(node), event, event.side_mu) for node in nodes])
+    return nodes, deleted, added
+
+
+def _replaced_profile(nodes: FloatArray, event: ObjectivePerturbation) -> FloatArray:
+    """Bound the profile of replacing a record at evenly spaced `nodes` from 0 up.
+
+    Splits over the same grid: delta_m = min_i deleted_i + exp(epsilon_i) added_(m - i).
+    """
+    half = 0.5 * event.side_mu
+    deleted = np.array([_deleted_delta(float(node), event, half) for node in nodes])
+    added = np.array([_added_delta(float(node), event, half) for node in nodes])
+    scaled = np.exp(nodes)
+    profile = np.array(
+        [np.min(deleted[: m + 1] + scaled[: m + 1] * added[m::-1]) for m in range(nodes.size)]
+    )
+    profile[0] = min(profile[0], _replaced_delta(0.0, event))
+    return np.asarray(np.minimum(profile, 1.0))
+
+
+def _interpolate(nodes: FloatArray, values: FloatArray, epsilons: FloatArray) -> FloatArray:
+    """Return chords in e^epsilon between `nodes`, which lie above the convex profile."""
+    scale = np.expm1(np.minimum(nodes, 600.0))
+    return np.asarray(np.interp(np.expm1(np.minimum(epsilons, 600.0)), scale, values))
