@@ -31,13 +31,13 @@ import numpy.typing as npt
 
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy._numeric import (
-    check_adjacency,
     check_count,
     check_delta,
     check_nonnegative,
     check_positive,
 )
 from skdpbayes.privacy.bounded_range import bounded_range_eta
+from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
 
 __all__ = [
     "exponential_mechanism_epsilon",
@@ -250,7 +250,7 @@ def truncated_dirichlet_range(n_categories: int, minimum: float) -> float:
 
 
 def exponential_mechanism_epsilon(
-    inverse_temperature: float, loss_range: float, adjacency: str = "replace_one"
+    inverse_temperature: float, loss_range: float, adjacency: Adjacency = "replace_one"
 ) -> float:
     """Range (and pure epsilon) of one draw from the density with weight exp(-beta * losses).
 
@@ -282,7 +282,7 @@ def exponential_mechanism_epsilon(
 def exponential_mechanism_inverse_temperature(
     epsilon: float,
     loss_range: float,
-    adjacency: str = "replace_one",
+    adjacency: Adjacency = "replace_one",
     *,
     delta: float = 0.0,
     n_draws: int = 1,

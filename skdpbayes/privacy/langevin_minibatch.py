@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from skdpbayes.privacy._numeric import (
-    check_adjacency,
     check_count,
     check_nonnegative,
     check_positive,
 )
+from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
 from skdpbayes.privacy.langevin import check_contraction
 
 __all__ = [
@@ -51,7 +51,7 @@ def langevin_mu_cyclic(
     :math:`z_k\ge0` and :math:`z_t=0`. The optimal :math:`a_k/c^{t-k}` are the slopes of the
     greatest convex minorant of accumulated weights against accumulated distance; its points before
     the last visit are concave, which leaves these two cases. Records of the last batch are the
-    worst. The first case is the cyclic bound of Bok, Su and Altschuler (2024); the second is smaller
+    worst. The first case is the cyclic bound of Bok, Su and Altschuler (2024), the second smaller
     than what it would give and covers one batch per epoch, the full gradient.
 
     Parameters
@@ -110,7 +110,7 @@ class FixedBatchParts(NamedTuple):
     noise_multiplier: float
     sampling_rate: float
     n_sampled_steps: int
-    adjacency: str
+    adjacency: Adjacency
 
 
 def langevin_fixed_batch_parts(
@@ -122,7 +122,7 @@ def langevin_fixed_batch_parts(
     *,
     n_last_steps: int,
     split: float,
-    adjacency: str = "replace_one",
+    adjacency: Adjacency = "replace_one",
     smoothness: float | None = None,
 ) -> FixedBatchParts:
     r"""Bound on the last iterate with a fresh uniform batch of fixed size at every step.
@@ -188,7 +188,7 @@ def langevin_fixed_batch_epsilon(
     n_steps: int,
     sampling_rate: float,
     *,
-    adjacency: str = "replace_one",
+    adjacency: Adjacency = "replace_one",
     smoothness: float | None = None,
 ) -> tuple[float, FixedBatchParts]:
     """Search the number of last steps and the split of the noise for the smallest price.

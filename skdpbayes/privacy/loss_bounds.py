@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 
-from skdpbayes.privacy._numeric import check_adjacency, check_nonnegative, check_positive
+from skdpbayes.privacy._numeric import check_nonnegative, check_positive
+from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
 
 __all__ = ["gradient_sensitivity", "logistic_gradient_gap", "loss_curvature"]
 
@@ -68,7 +69,7 @@ def _sigmoid(value: float) -> float:
 def gradient_sensitivity(
     loss: str,
     data_norm: float,
-    adjacency: str = "replace_one",
+    adjacency: Adjacency = "replace_one",
     *,
     coef_norm: float = math.inf,
 ) -> float:
