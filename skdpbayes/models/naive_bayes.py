@@ -1,0 +1,232 @@
+r"""The naive Bayes release: which statistics there are, how far one record moves them.
+
+One record of class ``c`` adds to row ``c`` of the statistics only:
+
+- a *table* (Bernoulli or categorical column): 1 in one cell;
+- the *class count* (only where there is no table, whose totals would show it): 1;
+- the *tokens* (multinomial columns together): counts of total at most ``T``;
+- the *moments* (a Gaussian column): :math:`t` and :math:`\kappa - t^2`, :math:`|t| \le 1`.
+
+With ``D`` tables, :math:`e = 1` if the class count is released (else 0) and ``F`` moment pairs, the
+sensitivities are
+
+==============  ===========================================  =======================================
+adjacency       L1 (with :math:`\kappa = 7/8`)               squared L2 (with :math:`\kappa = 1`)
+==============  ===========================================  =======================================
+zero_out        :math:`D + e + T + \tfrac98 F`               :math:`D + e + T^2 + F`
+replace_one     :math:`2D + 2e + 2T + \tfrac94 F`            :math:`2D + 2T^2 + \max(4F, 2e + 2F)`
+==============  ===========================================  =======================================
+
+*Proof.* Zero-out: the row's own contribution. For the moments, :math:`|t| + |\tfrac78 - t^2|` is
+largest at :math:`|t| = 1` and :math:`|t| = \tfrac12`, where it is 9/8 (:math:`1 + \tfrac18` and
+:math:`\tfrac12 + \tfrac58`), and :math:`t^2 + (1-t^2)^2 = 1 - t^2 + t^4 \le 1`. Tokens: the L2
+norm is at most the L1 norm, ``T``, attained by one word ``T`` times. Replace-one, two classes:
+rows ``c`` and ``c'`` change by one contribution each, so L1 norms add and squared L2 norms add.
+Replace-one, same class: the class count stays; tables and tokens move by at most as much as with
+two classes (their coordinates are non-negative, so differences are no longer than sums); the
+moments by :math:`|t-t'|(1 + |t+t'|) \le \tfrac94` (at :math:`1, -\tfrac12`), and in squared L2 by
+:math:`(t-t')^2 (1 + (t+t')^2) \le 4` (at :math:`1, -1`). The table shows the larger of the two
+cases. The bounds of a Gaussian column enter only through :math:`t`, so they may lie anywhere, far
+from zero too; rounding :math:`t` to the grid keeps it in [-1, 1] and costs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from skdpbayes.models.counts import GRID
+
+__all__ = [
+    "NaiveBayesLayout",
+    "add_moment_scores",
+    "add_table_scores",
+    "average_probability",
+    "moment_offset",
+]
+
+
+@dataclass(frozen=True)
+class NaiveBayesLayout:
+    """Where each column's statistics live in the released array; public.
+
+    Parameters
+    ----------
+    table_columns, n_values : tuples of int
+        Columns with a class-by-value table and their numbers of values.
+    binary : tuple of bool
+        Which of them are thresholded to two values.
+    token_columns : tuple of int
+        The multinomial columns, one block.
+    max_total : int
+        Bound on a row's sum over the token columns.
+    moment_columns : tuple of int
+        The Gaussian columns.
+    bounds : tuple of (float, float)
+        Their bounds.
+    """
+
+    table_columns: tuple[int, ...] = ()
+    n_values: tuple[int, ...] = ()
+    binary: tuple[bool, ...] = ()
+    token_columns: tuple[int, ...] = ()
+    max_total: int = 0
+    moment_columns: tuple[int, ...] = ()
+    bounds: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def starts(self) -> np.ndarray:
+        """First cell of each table, and the number of cells."""
+        return np.concatenate([[0], np.cumsum(self.n_values)]).astype(np.int64)
+
+    @property
+    def n_cells(self) -> int:
+        """Number of table cells of one class."""
+        return sum(self.n_values)
+
+    @property
+    def has_class_table(self) -> bool:
+        """Whether class counts are released on their own: only if no table's totals show them."""
+        return not self.table_columns
+
+    @property
+    def n_statistics(self) -> int:
+        """Number of released integers of one class."""
+        return (
+            self.n_cells
+            + int(self.has_class_table)
+            + len(self.token_columns)
+            + 2 * len(self.moment_columns)
+        )
+
+    def split(self, statistics: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Views of the class tables, class counts, tokens and moments of (K, S) statistics."""
+        ends = np.cumsum([self.n_cells, int(self.has_class_table), len(self.token_columns)])
+        tables, classes, tokens, moments = np.split(statistics, ends, axis=1)
+        return tables, classes, tokens, moments.reshape(statistics.shape[0], -1, 2)
+
+    def tables(self, cells: np.ndarray) -> list[np.ndarray]:
+        """Split the cells (last axis) into one array a table."""
+        return np.split(cells, self.starts[1:-1], axis=-1) if self.table_columns else []
+
+    def units(self) -> np.ndarray:
+        """Size of one unit of noise in each released integer: grid steps for the moments."""
+        units = np.ones(self.n_statistics)
+        moments = units[self.n_statistics - 2 * len(self.moment_columns) :]
+        moments[0::2], moments[1::2] = GRID, GRID**2
+        return units
+
+    def l1_sensitivity(self, adjacency: str) -> float:
+        """L1 sensitivity of the statistics over ``units``, with the moment offset 7/8."""
+        once = (
+            len(self.table_columns)
+            + int(self.has_class_table)
+            + self.max_total
+            + 1.125 * len(self.moment_columns)
+        )
+        return once if adjacency == "zero_out" else 2.0 * once
+
+    def squared_l2_sensitivity(self, adjacency: str) -> int:
+        """Squared L2 sensitivity of the statistics over ``units``, with the moment offset 1."""
+        n_tables, n_moments = len(self.table_columns), len(self.moment_columns)
+        extra, tokens = int(self.has_class_table), self.max_total**2
+        if adjacency == "zero_out":
+            return n_tables + extra + tokens + n_moments
+        return 2 * n_tables + 2 * tokens + max(4 * n_moments, 2 * extra + 2 * n_moments)
+
+    @property
+    def counts_only(self) -> bool:
+        """Whether one record moves every statistic by at most 1."""
+        return not self.moment_columns and self.max_total == 0
+
+
+def moment_offset(noise: str) -> float:
+    """Return the constant kappa of the square statistic that suits the noise best."""
+    return 0.875 if noise == "laplace" else 1.0
+
+
+@njit(cache=True)
+def add_table_scores(
+    scores: np.ndarray,
+    X: np.ndarray,
+    columns: np.ndarray,
+    starts: np.ndarray,
+    binary: np.ndarray,
+    threshold: float,
+    log_probability: np.ndarray,
+) -> int:
+    """Add each row's log-probabilities of its table values.
+
+    Parameters
+    ----------
+    scores : float array of shape (n_samples, m)
+        Added to in place; ``m`` runs over classes and draws.
+    X : array of shape (n_samples, n_features)
+        The rows.
+    columns, starts, binary
+        The layout's tables; a binary column's value is ``x > threshold``.
+    threshold : float
+        See ``binary``.
+    log_probability : float array of shape (n_cells, m)
+        Log-probability of each cell.
+
+    Returns
+    -------
+    int
+        -1, or the first column that holds a value which is not a code of its table.
+    """
+    for i in range(X.shape[0]):
+        for t in range(columns.shape[0]):
+            value = X[i, columns[t]]
+            if binary[t]:
+                code = np.int64(value > threshold)
+            else:
+                code = np.int64(value)
+                if code != value or code < 0 or code >= starts[t + 1] - starts[t]:
+                    return columns[t]
+            cell = log_probability[starts[t] + code]
+            row = scores[i]
+            for k in range(row.shape[0]):
+                row[k] += cell[k]
+    return -1
+
+
+@njit(cache=True)
+def add_moment_scores(
+    scores: np.ndarray, X: np.ndarray, columns: np.ndarray, mean: np.ndarray, variance: np.ndarray
+) -> None:
+    """Add each row's normal log-densities; ``mean`` and ``variance`` have shape (n_columns, m)."""
+    normalizer = np.zeros(mean.shape[1])
+    for f in range(columns.shape[0]):
+        for k in range(mean.shape[1]):
+            normalizer[k] += 0.5 * np.log(2.0 * np.pi * variance[f, k])
+    for i in range(X.shape[0]):
+        row = scores[i]
+        for k in range(row.shape[0]):
+            row[k] -= normalizer[k]
+        for f in range(columns.shape[0]):
+            x = float(X[i, columns[f]])
+            for k in range(row.shape[0]):
+                gap = x - mean[f, k]
+                row[k] -= 0.5 * gap * gap / variance[f, k]
+
+
+@njit(cache=True)
+def average_probability(scores: np.ndarray) -> np.ndarray:
+    """Normalize scores of shape (n, K, S) over the classes, then average over the draws."""
+    n_samples, n_classes, n_draws = scores.shape
+    probability = np.zeros((n_samples, n_classes))
+    for i in range(n_samples):
+        for s in range(n_draws):
+            top = scores[i, 0, s]
+            for c in range(1, n_classes):
+                top = max(top, scores[i, c, s])
+            total = 0.0
+            for c in range(n_classes):
+                scores[i, c, s] = np.exp(scores[i, c, s] - top)
+                total += scores[i, c, s]
+            for c in range(n_classes):
+                probability[i, c] += scores[i, c, s] / (total * n_draws)
+    return probability
