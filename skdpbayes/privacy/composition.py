@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from skdpbayes.privacy._numeric import check_count, check_nonnegative
+from skdpbayes.privacy._numeric import check_count, check_nonnegative, smallest_satisfying
+from skdpbayes.privacy.bounded_range import zcdp_delta
 from skdpbayes.privacy.convolution import composed_delta, composed_epsilon
 from skdpbayes.privacy.events import (
     GaussianDP,
@@ -26,6 +27,10 @@ from skdpbayes.privacy.events import (
 )
 
 __all__ = ["Composed", "Repeated", "compose", "repeat"]
+
+
+# Above this epsilon privacy is a formality, and losses may not fit any grid: zCDP helps out.
+_CRUDE_FROM = 100.0
 
 
 class _Composition(PrivacyEvent):
@@ -47,7 +52,8 @@ class _Composition(PrivacyEvent):
         bound, beyond = self._loss_bound()
         if epsilon >= bound:
             return beyond
-        return composed_delta(self._parts(), epsilon)
+        delta = composed_delta(self._parts(), epsilon)
+        return min(delta, zcdp_delta(epsilon, self._zcdp())) if epsilon > _CRUDE_FROM else delta
 
     def epsilon_at(self, delta: float) -> float:
         """Return the tight epsilon of the whole at `delta`, rounded up.
@@ -65,7 +71,13 @@ class _Composition(PrivacyEvent):
             return 0.0
         if delta == beyond:  # pure parts add up exactly; unbounded ones never reach 0
             return bound
-        return min(bound, composed_epsilon(self._parts(), delta))
+        epsilon = composed_epsilon(self._parts(), delta)
+        if epsilon > _CRUDE_FROM:
+            epsilon = min(epsilon, _zcdp_epsilon(self._zcdp(), delta))
+        return min(bound, epsilon)
+
+    def _zcdp(self) -> float:
+        return math.fsum(count * event._zcdp() for event, count in self._parts())
 
     def _loss_bound(self) -> tuple[float, float]:
         bound, log_within = 0.0, 0.0
@@ -170,6 +182,7 @@ def _count_parts(
     pending = list(weighted)
     while pending:
         event, count = pending.pop()
+        event = event._simplified()
         if isinstance(event, _Composition):
             pending.extend((part, count * times) for part, times in event._parts())
         else:
@@ -197,3 +210,11 @@ def _simplify(parts: tuple[tuple[PrivacyEvent, int], ...]) -> PrivacyEvent:
     if not events:
         return PureDP(0.0)
     return events[0] if len(events) == 1 else Composed(events)
+
+
+def _zcdp_epsilon(rho: float, delta: float) -> float:
+    """Return an epsilon at which every rho-zCDP release is (epsilon, delta)-private."""
+    if math.isinf(rho):
+        return math.inf
+    start = rho + 2.0 * math.sqrt(-rho * math.log(delta))
+    return smallest_satisfying(lambda epsilon: zcdp_delta(epsilon, rho) <= delta, 0.0, start)

@@ -32,8 +32,9 @@ __all__ = ["composed_delta", "composed_epsilon"]
 
 Parts: TypeAlias = tuple[tuple[PrivacyEvent, int], ...]
 
-# Relative excess of epsilon that the grid may cause.
-_TOLERANCE = 1e-5
+# Relative excess of epsilon that the grid may cause, for few and for many distinct releases (each
+# needs a transform of its own).
+_TOLERANCE, _TOLERANCE_MANY, _MANY = 1e-5, 1e-4, 16
 _SMALLEST_TRANSFORM, _LARGEST_TRANSFORM = 2**12, 2**21
 _LARGEST_GRID = 2**19
 # Losses whose tail is below this share of delta count as infinite.
@@ -43,6 +44,8 @@ _FIRST_TAIL, _LOWEST_TAIL = 1e-30, 1e-305
 _LOG_OUTSIDE = math.log(1e-17)
 _LARGEST_LOSS = 700.0  # beyond it exp overflows
 _LARGEST_EXPONENT = 600.0
+# Above this epsilon privacy is a formality, and Chernoff's bound will do.
+_LARGEST_EPSILON = 100.0
 # Profiles are taken this much to the right of the grid points, and losses counted this much
 # larger, so that an atom at a grid point does not depend on the last bit.
 _HAIR = 1e-13
@@ -73,6 +76,8 @@ def composed_delta(parts: Parts, epsilon: float) -> float:
             tail = max(_LOWEST_TAIL, _TAIL_SHARE * math.exp(max(log_delta, -_LARGEST_LOSS)))
         if scout.spread == 0.0:
             total = max(total, scout.infinite)
+        elif epsilon > _LARGEST_EPSILON:
+            total = max(total, scout.infinite + math.exp(log_delta))
         else:
             convolution = _convolve(parts, direction, scout, tilt, epsilon)
             total = max(total, convolution.delta_at(epsilon * (1.0 - 2.0 * _HAIR)))
@@ -98,6 +103,9 @@ def composed_epsilon(parts: Parts, delta: float) -> float:
         if scout.spread == 0.0:
             continue
         tilt, epsilon = _tilt_for_delta(scout, delta)
+        if epsilon > _LARGEST_EPSILON:
+            largest = max(largest, epsilon)
+            continue
         convolution = _convolve(parts, direction, scout, tilt, epsilon)
         largest = max(largest, convolution.epsilon_at(delta, epsilon) * (1.0 + 2.0 * _HAIR))
     return largest
@@ -132,13 +140,21 @@ class _Scout:
     def variance(self, tilt: float) -> float:
         return math.fsum(count * masses.tilted_variance(tilt) for masses, count in self.parts)
 
+    def deviation(self, tilt: float) -> float:
+        """Return the standard deviation of the tilted total, kept away from 0."""
+        return max(math.sqrt(self.variance(tilt)), 1e-3 * self.spread)
+
     def log_moment(self, tilts: FloatArray) -> FloatArray:
         return _log_moment(self.parts, tilts)
 
     def splitting(self, spacing: float) -> float:
-        """Bound the variance that connecting the dots on this spacing adds to the total."""
+        """Estimate the variance that connecting the dots on this spacing adds to the total.
+
+        A loss x within a cell of width h is split with variance x (h - x), h^2/6 on average, and
+        less where most losses are much smaller than the spacing.
+        """
         return math.fsum(
-            count * min(spacing**2 / 4.0, spacing * float(masses.masses @ np.abs(masses.losses)))
+            count * min(spacing**2 / 6.0, spacing * float(masses.masses @ np.abs(masses.losses)))
             for masses, count in self.parts
         )
 
@@ -189,8 +205,9 @@ def _infinite_mass(parts: tuple[tuple[LossMasses, int], ...]) -> float:
 def _tilt_for_delta(scout: _Scout, delta: float) -> tuple[float, float]:
     """Return Chernoff's tilt at `delta` and its epsilon."""
     tilts = _TILTS / scout.spread
-    epsilons = (scout.log_moment(tilts) - math.log(delta)) / tilts
-    best = int(np.argmin(epsilons))
+    epsilons = (scout.log_moment(tilts) - math.log(delta - scout.infinite)) / tilts
+    # The least tilt that is nearly best: a larger one would press the masses into one corner.
+    best = int(np.argmax(epsilons <= epsilons.min() + 1e-3 * abs(epsilons.min())))
     return float(tilts[best]), max(0.0, float(epsilons[best]))
 
 
@@ -200,7 +217,7 @@ def _tilt_for_epsilon(scout: _Scout, epsilon: float) -> tuple[float, float]:
         return 0.0, math.log(max(scout.infinite, _LOWEST_TAIL))
     tilts = _TILTS / scout.spread
     log_deltas = scout.log_moment(tilts) - tilts * epsilon
-    best = int(np.argmin(log_deltas))
+    best = int(np.argmax(log_deltas <= log_deltas.min() + 0.05))
     return float(tilts[best]), min(0.0, float(log_deltas[best]))
 
 
@@ -210,9 +227,9 @@ def _spacing(parts: Parts, scout: _Scout, tilt: float, epsilon: float) -> float:
     A variance *v* added to the loss moves its mean by v/2 and, seen through the tilt, epsilon by
     another t v/2.
     """
-    deviation = math.sqrt(scout.variance(tilt))
-    width = 20.0 * max(deviation, 1e-3 * scout.spread)
-    allowed = _TOLERANCE * max(epsilon, 0.1 * scout.spread)
+    width = 20.0 * scout.deviation(tilt)
+    tolerance = _TOLERANCE if len(parts) < _MANY else _TOLERANCE_MANY
+    allowed = tolerance * max(epsilon, 0.1 * scout.spread)
     spacing = width / _SMALLEST_TRANSFORM
     while (
         scout.splitting(spacing) * (1.0 + tilt) > 2.0 * allowed
@@ -260,7 +277,8 @@ class _Convolution:
         log_target = math.log(delta - self.lost) + self.tilt * origin - self.log_moment
         target = math.exp(min(log_target, _LARGEST_EXPONENT)) / _SUM_ROUNDING
         # delta at one loss sums over the losses strictly above it
-        at_loss = np.append(above[1:] - np.exp(gaps[:-1]) * shrunk[1:], 0.0)
+        growth = np.exp(np.minimum(gaps[:-1], _LARGEST_EXPONENT))
+        at_loss = np.append(above[1:] - growth * shrunk[1:], 0.0)
         index = int(np.argmax(at_loss <= target))
         lowest = losses[0] if self.first > 0 else max(0.0, losses[0] - self.spacing)
         if above[index] <= target:
@@ -281,13 +299,14 @@ def _convolve(
         fine.append((_masses(event, grid, direction), count))
     moments = [float(masses.log_moment(np.array([tilt]))[0]) for masses, _ in fine]
     log_moment = math.fsum(count * moment for (_, count), moment in zip(fine, moments, strict=True))
-    lower, upper = _window(tuple(fine), tilt, log_moment, math.sqrt(scout.variance(tilt)))
+    lower, upper = _window(tuple(fine), scout, tilt, log_moment)
     first, last = math.floor(lower / spacing), math.ceil(upper / spacing)
     size = int(fft.next_fast_len(max(last - first + 1, 64), real=True))
     spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
     for (masses, count), moment in zip(fine, moments, strict=True):
         half = masses.losses.size // 2
-        tilted = masses.masses * np.exp(tilt * masses.losses - moment)
+        with np.errstate(divide="ignore"):  # no mass stays no mass
+            tilted = np.exp(np.log(masses.masses) + tilt * masses.losses - moment)
         wrapped = np.bincount(np.arange(-half, half + 1) % size, tilted, size)
         spectrum *= fft.rfft(wrapped) ** count
     # An error of one unit in the last place of a factor grows with the number of factors.
@@ -306,13 +325,16 @@ def _convolve(
 
 
 def _window(
-    parts: tuple[tuple[LossMasses, int], ...], tilt: float, log_moment: float, deviation: float
+    parts: tuple[tuple[LossMasses, int], ...], scout: _Scout, tilt: float, log_moment: float
 ) -> tuple[float, float]:
-    """Return losses between which all but a negligible part of the tilted total lies."""
-    probes = _PROBES / deviation
-    rise = _log_moment(parts, tilt + probes) - log_moment - _LOG_OUTSIDE
-    fall = _log_moment(parts, tilt - probes) - log_moment - _LOG_OUTSIDE
+    """Return losses between which all but a negligible part of the tilted total lies.
+
+    Chernoff's bound holds for any probe; the coarse losses tell which one is good.
+    """
+    probes = _PROBES / scout.deviation(tilt)
+    scouted = scout.log_moment(np.array([tilt]))[0] + _LOG_OUTSIDE
+    rise = probes[np.argmin((scout.log_moment(tilt + probes) - scouted) / probes)]
+    fall = probes[np.argmin((scout.log_moment(tilt - probes) - scouted) / probes)]
+    moments = _log_moment(parts, np.array([tilt + rise, tilt - fall])) - log_moment - _LOG_OUTSIDE
     highest = math.fsum(count * float(masses.losses[-1]) for masses, count in parts)
-    upper = min(float(np.min(rise / probes)), highest)
-    lower = max(float(np.max(-fall / probes)), -highest)
-    return lower, upper
+    return max(-float(moments[1] / fall), -highest), min(float(moments[0] / rise), highest)

@@ -22,6 +22,7 @@ from typing import ClassVar
 import numpy as np
 
 from skdpbayes.privacy._numeric import check_count, check_positive
+from skdpbayes.privacy.bounded_range import zcdp_delta
 from skdpbayes.privacy.events import PrivacyEvent, store
 from skdpbayes.privacy.gdp import FloatArray, log_gaussian_profile
 
@@ -30,6 +31,8 @@ __all__ = ["DiscreteGaussian", "DiscreteLaplace"]
 # Beyond this scale the discrete Gaussian is priced as the continuous one plus the midpoint rule's
 # error; below it, summed.
 _SUM_UP_TO = 1000.0
+# Below this scale losses exceed 500 and zCDP says enough.
+_SUM_FROM = 0.03
 _DEVIATIONS = 39.0  # the density underflows beyond
 
 
@@ -64,8 +67,8 @@ class DiscreteLaplace(PrivacyEvent):
         last = np.maximum(0.0, np.ceil(gap / (2.0 * rate)) - 1.0)
         atom = -np.expm1(-gap) / (1.0 + math.exp(-rate))
         between = math.tanh(0.5 * rate) * (
-            np.exp(-rate) * np.expm1(-rate * last) / math.expm1(-rate)
-            - np.exp(rate - gap) * np.expm1(rate * last) / math.expm1(rate)
+            math.exp(-rate) * np.expm1(-rate * last) / math.expm1(-rate)
+            - np.exp(rate * last - gap) * np.expm1(-rate * last) / math.expm1(-rate)
         )
         return np.where(gap > 0.0, atom + np.maximum(between, 0.0), 0.0)
 
@@ -109,25 +112,38 @@ class DiscreteGaussian(PrivacyEvent):
         epsilons = np.asarray(epsilons, dtype=np.float64)
         step = self.shift / self.scale
         threshold = 0.5 * step - epsilons / step  # in standard deviations
+        if self.scale < _SUM_FROM:
+            return np.array([zcdp_delta(float(epsilon), self._zcdp()) for epsilon in epsilons])
         if self.scale > _SUM_UP_TO:
             density = np.exp(-0.5 * np.square(threshold)) / math.sqrt(2.0 * math.pi)
             midpoint = density * step / self.scale**2 / 12.0
             return np.exp(log_gaussian_profile(epsilons, step)) + midpoint
-        # For threshold index j (outputs k <= j are rejected): P(k <= j) - e^eps P(k <= j - shift)
-        outputs, lower = _lower_tail(self.scale)
-        last = np.ceil(threshold * self.scale) - 1.0
-        losses = step * (0.5 * step - outputs / self.scale)
-        result = np.empty_like(epsilons)
-        for i, (epsilon, j) in enumerate(zip(epsilons, last, strict=True)):
-            stop = int(np.searchsorted(outputs, j, side="right"))
-            result[i] = lower[:stop] @ -np.expm1(np.minimum(0.0, epsilon - losses[:stop]))
-        return result
+        first, above, shrunk = _discrete_gaussian_sums(self.scale, self.shift)
+        last = np.ceil(threshold * self.scale) - 1.0  # the largest output whose loss exceeds
+        excess = step * (threshold - last / self.scale)  # its loss minus epsilon
+        index = np.clip(last - first, 0, above.size - 1).astype(np.intp)
+        return above[index] - np.expm1(-excess) * shrunk[index]
+
+    def _zcdp(self) -> float:
+        return 0.5 * (self.shift / self.scale) ** 2  # Canonne et al. 2020, Theorem 4
 
 
 @lru_cache(maxsize=64)
-def _lower_tail(scale: float) -> tuple[FloatArray, FloatArray]:
-    """Return integers across the support and the masses of the discrete Gaussian there."""
+def _discrete_gaussian_sums(scale: float, shift: int) -> tuple[int, FloatArray, FloatArray]:
+    r"""Return the first output *f* and, for every output :math:`j \ge f`, two sums over k <= j.
+
+    With losses relative to that of *j*, :math:`m = \ell(k) - \ell(j) \ge 0`, they are
+    :math:`D_j = \sum p(k)(1 - e^{-m})` and :math:`B_j = \sum p(k) e^{-m}`. For an epsilon below
+    the loss of *j* by *u* the profile is :math:`D_j + (1 - e^{-u}) B_j`. Both follow from positive
+    terms only: :math:`B_j = e^{\ell(j)} P(k \le j - \Delta)` and
+    :math:`D_j = D_{j-1} + (1 - e^{-h}) B_{j-1}`, where *h* is the spacing of the losses.
+    """
     reach = math.ceil(_DEVIATIONS * scale) + 1
-    outputs = np.arange(-reach, reach + 1, dtype=np.float64)
-    masses = np.exp(-0.5 * np.square(outputs / scale))
-    return outputs, masses / masses.sum()
+    outputs = np.arange(-reach - shift, reach + shift + 1, dtype=np.float64)
+    with np.errstate(under="ignore", divide="ignore"):
+        masses = np.exp(-0.5 * np.square(outputs / scale))
+        log_lower = np.log(np.cumsum(masses / masses.sum()))
+        losses = 0.5 * (shift / scale) ** 2 - shift * outputs / scale**2
+        shrunk = np.exp(losses[shift:] + log_lower[:-shift])
+    above = np.concatenate([[0.0], np.cumsum(-math.expm1(-shift / scale**2) * shrunk[:-1])])
+    return int(outputs[shift]), above, shrunk

@@ -19,8 +19,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skdpbayes.privacy._numeric import check_nonnegative, check_positive, smallest_satisfying
-from skdpbayes.privacy.bounded_range import bounded_range_delta, bounded_range_epsilon
+from skdpbayes.privacy._numeric import (
+    check_count,
+    check_nonnegative,
+    check_positive,
+    smallest_satisfying,
+)
+from skdpbayes.privacy.bounded_range import (
+    bounded_range_delta,
+    bounded_range_epsilon,
+    bounded_range_rho,
+)
 from skdpbayes.privacy.gdp import FloatArray, gdp_epsilon, log_gaussian_profile
 
 __all__ = [
@@ -99,9 +108,25 @@ class PrivacyEvent:
             return 0.0
         if delta == beyond:
             return bound
-        start = 1.0 if math.isinf(bound) else bound
-        found = smallest_satisfying(lambda epsilon: self.delta_at(epsilon) <= delta, 0.0, start)
-        return min(found, bound)
+        return min(self._smallest_epsilon(delta, 1.0 if math.isinf(bound) else bound), bound)
+
+    def _smallest_epsilon(self, delta: float, start: float) -> float:
+        if type(self)._profile is PrivacyEvent._profile:  # one point costs as much as another
+            return smallest_satisfying(lambda epsilon: self.delta_at(epsilon) <= delta, 0.0, start)
+        low, high = 0.0, start
+        while not self.delta_at(high) <= delta:
+            low, high = high, 2.0 * high
+            if math.isinf(high):
+                return math.inf
+        while high - low > 1e-14 * high:
+            points = np.linspace(low, high, 66)[1:-1]
+            if not low < points[0] < points[-1] < high:
+                break
+            private = np.append(self._profile(points) <= delta, True)
+            index = int(np.argmax(private))
+            low = low if index == 0 else float(points[index - 1])
+            high = high if index == points.size else float(points[index])
+        return high
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description that :func:`event_from_dict` reads back."""
@@ -126,8 +151,20 @@ class PrivacyEvent:
         return math.inf, 0.0
 
     def _loss_spacing(self) -> float:
-        """Return the spacing of a lattice (with 0) that holds all privacy losses, else 0."""
+        """Return the spacing of a lattice (with 0) that holds the atoms of the loss, else 0."""
         return 0.0
+
+    def _zcdp(self) -> float:
+        """Return rho if the release is known to be rho-zCDP, else ``inf``.
+
+        A crude bound for losses too large for a loss distribution.
+        """
+        bound, beyond = self._loss_bound()
+        return 0.5 * bound * bound if beyond == 0.0 else math.inf
+
+    def _simplified(self) -> PrivacyEvent:
+        """Return an equal event of a simpler kind where there is one."""
+        return self
 
 
 def event_from_dict(description: Mapping[str, Any]) -> PrivacyEvent:
@@ -276,6 +313,9 @@ class GaussianDP(PrivacyEvent):
     def _loss_bound(self) -> tuple[float, float]:
         return (0.0 if self.mu == 0.0 else math.inf), 0.0
 
+    def _zcdp(self) -> float:
+        return 0.5 * self.mu * self.mu
+
 
 @dataclass(frozen=True)
 class BoundedRange(PrivacyEvent):
@@ -297,7 +337,8 @@ class BoundedRange(PrivacyEvent):
     kind: ClassVar[str] = "bounded_range"
 
     def __post_init__(self) -> None:
-        store(self, eta=check_nonnegative("eta", self.eta))
+        eta = check_nonnegative("eta", self.eta)
+        store(self, eta=eta, n_draws=check_count("n_draws", self.n_draws))
 
     def delta_at(self, epsilon: float) -> float:
         """Return the exact profile; see :func:`bounded_range_delta`."""
@@ -315,6 +356,9 @@ class BoundedRange(PrivacyEvent):
 
     def _loss_bound(self) -> tuple[float, float]:
         return self.n_draws * self.eta, 0.0
+
+    def _zcdp(self) -> float:
+        return self.n_draws * bounded_range_rho(self.eta)
 
 
 @dataclass(frozen=True)

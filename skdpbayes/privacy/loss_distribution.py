@@ -36,8 +36,7 @@ class LossMasses:
 
     def log_moment(self, tilts: FloatArray) -> FloatArray:
         """Return ``log E[exp(t L); L finite]`` at every tilt."""
-        positive = self.masses > 0.0
-        losses, log_masses = self.losses[positive], np.log(self.masses[positive])
+        losses, log_masses = self._logs()
         moments = np.empty_like(tilts)
         for i, tilt in enumerate(tilts):
             exponents = log_masses + tilt * losses
@@ -47,11 +46,15 @@ class LossMasses:
 
     def tilted_variance(self, tilt: float) -> float:
         """Return the variance of the loss under the tilted distribution."""
-        exponents = tilt * self.losses
-        weights = self.masses * np.exp(exponents - exponents.max())
+        losses, log_masses = self._logs()
+        exponents = log_masses + tilt * losses
+        weights = np.exp(exponents - exponents.max())
         weights /= weights.sum()
-        mean = weights @ self.losses
-        return float(weights @ np.square(self.losses - mean))
+        return float(weights @ np.square(losses - weights @ losses))
+
+    def _logs(self) -> tuple[FloatArray, FloatArray]:
+        positive = self.masses > 0.0
+        return self.losses[positive], np.log(self.masses[positive])
 
 
 def connect_dots(grid: FloatArray, forward: FloatArray, backward: FloatArray) -> LossMasses:

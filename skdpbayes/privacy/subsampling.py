@@ -51,15 +51,23 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 
 from skdpbayes.privacy._numeric import check_positive
-from skdpbayes.privacy.events import PrivacyEvent, store
+from skdpbayes.privacy.composition import compose, repeat
+from skdpbayes.privacy.events import GaussianDP, PrivacyEvent, store
 from skdpbayes.privacy.gdp import FloatArray, log_tail_drop
 from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
 
-__all__ = ["Sampling", "SubsampledGaussian", "mixture_profile"]
+__all__ = ["Sampling", "SubsampledGaussian", "chain_event", "mixture_profile"]
 
 Sampling: TypeAlias = Literal["poisson", "fixed"]
+
+# Chains: relative excess of the summed costs, bounds on the number of levels and on a cost's log
+_CHAIN_EXCESS = 6e-3
+_MOST_LEVELS = 128
+_LARGEST_COST = 600.0
 
 # (w, v) of the table above for the two orders of a pair
 _DISTANCES: dict[tuple[str, str], tuple[tuple[int, int], tuple[int, int]]] = {
@@ -114,6 +122,17 @@ class SubsampledGaussian(PrivacyEvent):
         return forward, mixture_profile(
             epsilons, self.sampling_rate, self.noise_multiplier, *absent
         )
+
+    def _zcdp(self) -> float:
+        # Without amplification, at the larger distance; divergences of mixtures are convex.
+        largest = max(max(pair) for pair in _DISTANCES[self.sampling, self.adjacency])
+        return 0.5 * (largest / self.noise_multiplier) ** 2
+
+    def _simplified(self) -> PrivacyEvent:
+        if self.sampling_rate < 1.0:
+            return self
+        distance = 2.0 if self.adjacency == "replace_one" else 1.0
+        return GaussianDP(distance / self.noise_multiplier)
 
 
 def mixture_profile(
@@ -170,6 +189,87 @@ def mixture_profile(
         if steps_w > 0:
             terms = np.logaddexp(terms, log_a + w * x + log_tail_drop(z, w))
     return np.where(reachable, rate * np.exp(terms), 0.0)
+
+
+def chain_event(
+    noise_multipliers: ArrayLike,
+    sampling_rate: float,
+    sampling: Sampling = "poisson",
+    adjacency: Adjacency = "replace_one",
+) -> PrivacyEvent:
+    r"""Return the event of a chain whose steps have different noise multipliers.
+
+    Ten thousand distinct steps are rounded to few levels, each step *down* to the least noise of
+    its level, so the result is an upper bound. A step costs about
+    :math:`x = e^{d^2/s^2} - 1` times a constant (Bu, Dong, Long and Su 2020). Levels that minimize
+    the summed excess have equal shares of :math:`\int \sqrt{f(x)}\,dx` for the density *f* of the
+    costs, that is, of the sums of square roots of the gaps between sorted costs. Their number
+    doubles until the excess is at most 0.6%, which moves epsilon by about 0.3%, or there
+    are 128 of them.
+
+    Parameters
+    ----------
+    noise_multipliers : array-like of shape (n_steps,)
+        Noise multiplier of every step, positive; the order does not matter.
+    sampling_rate, sampling, adjacency
+        As in :class:`SubsampledGaussian`, the same for all steps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpbayes.privacy import chain_event
+    >>> event = chain_event(np.geomspace(2.0, 4.0, 10_000), 0.01, adjacency="zero_out")
+    >>> len(event.events) <= 128
+    True
+    """
+    noise = np.sort(np.asarray(noise_multipliers, dtype=np.float64).ravel())
+    if noise.size == 0 or not (noise[0] > 0.0 and np.isfinite(noise[-1])):
+        raise ValueError("noise_multipliers must hold at least one step, all positive and finite")
+    if sampling_rate == 1.0:  # Gaussian steps add up in closed form
+        levels, counts = np.unique(noise, return_counts=True)
+    else:
+        levels, counts = _levels(noise, 1.0 if adjacency == "zero_out" else 2.0)
+    return compose(
+        repeat(SubsampledGaussian(level, sampling_rate, sampling, adjacency), int(count))
+        for level, count in zip(levels.tolist(), counts, strict=True)
+    )
+
+
+def _levels(noise: FloatArray, distance: float) -> tuple[FloatArray, NDArray[np.intp]]:
+    """Round sorted multipliers down to few levels; return the levels and their counts."""
+    costs = np.expm1(np.minimum(np.square(distance / noise), _LARGEST_COST))
+    shares = np.concatenate([[0.0], np.cumsum(np.sqrt(-np.diff(costs)))])
+    if shares[-1] == 0.0:
+        return noise[:1], np.array([noise.size])
+    n_levels = 16
+    while True:
+        bins = np.minimum(shares / shares[-1] * n_levels, n_levels - 1).astype(np.intp)
+        _, first, counts = np.unique(bins, return_index=True, return_counts=True)
+        excess = float(costs[first] @ counts) / float(costs.sum()) - 1.0
+        if excess <= _CHAIN_EXCESS or n_levels >= _MOST_LEVELS:
+            return noise[first], counts
+        n_levels *= 2
+
+
+def clt_noise_multiplier(
+    mu: float, sampling_rate: float, sampling: Sampling, adjacency: Adjacency
+) -> float:
+    r"""Return the noise at which one of very many steps counts as `mu`-GDP.
+
+    The central limit theorem of Bu, Dong, Long and Su (2020) for the three means of the module's
+    table: :math:`\mu^2 = q^2 \int (B - C)^2/A
+    = q^2 (e^{w^2} - 2 e^{w(w-v)} + e^{(w-v)^2})`. An approximation, to start a search from.
+    """
+    w, v = _DISTANCES[sampling, adjacency][0]
+    target = (mu / sampling_rate) ** 2
+
+    def excess(log_square: float) -> float:
+        x = math.exp(log_square)  # 1 / s^2
+        growth = math.expm1(w * w * x) - 2.0 * math.expm1(w * (w - v) * x)
+        return growth + math.expm1((w - v) ** 2 * x) - target
+
+    root = brentq(excess, math.log(1e-18), math.log(150.0), xtol=1e-6) if target < 1e60 else 5.0
+    return math.exp(-0.5 * root)
 
 
 def check_sampling_rate(value: float) -> float:
