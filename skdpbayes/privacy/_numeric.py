@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 
 __all__ = [
-    "check_adjacency",
     "check_count",
     "check_delta",
     "check_nonnegative",
@@ -17,13 +16,6 @@ __all__ = [
 
 # Relative width at which a search stops: a few units in the last place of a double.
 _RELATIVE_WIDTH = 1e-14
-
-
-def check_adjacency(value: str) -> str:
-    """Return `value`, refusing anything that is not one of the two adjacencies."""
-    if value not in ("replace_one", "zero_out"):
-        raise ValueError(f"adjacency must be 'replace_one' or 'zero_out', got {value!r}")
-    return value
 
 
 def check_nonnegative(name: str, value: float) -> float:
