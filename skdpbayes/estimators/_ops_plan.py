@@ -1,0 +1,341 @@
+"""Plans of one-posterior-sample fits: everything that public numbers decide.
+
+A plan is made before the data are touched. ``LangevinPlan`` describes a certified chain,
+``ExactPlan`` a density from which draws are taken by rejection or, on the condition that the chain
+has converged, by a Markov chain.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from skdpbayes import privacy
+from skdpbayes.exceptions import CalibrationError
+from skdpbayes.privacy import Adjacency, PrivacyEvent
+
+__all__ = ["ExactPlan", "LangevinPlan", "Problem", "plan_exact", "plan_langevin"]
+
+# C="auto": along a direction the data do not inform, the released coefficient has standard
+# deviation C D / mu at equilibrium (D the gradient sensitivity), so a record's logit is off by up
+# to R C D / mu. This is that number; Adult at epsilon 0.1 to 1 prefers 1 to 2, both adjacencies.
+LOGIT_NOISE = 1.5
+# Beyond this the prior no longer matters for rows of norm one.
+LARGEST_C = 100.0
+# Without privacy to pay for, four relaxation times of the slowest direction leave 2% of the start.
+RELAXATIONS = 4.0
+# A step of 1.5 / M inflates variances by at most a factor 4 (in a direction whose curvature attains
+# the public bound) and by about 1.5 on data such as Adult; 2 / M would not be stable there.
+STEP_FRACTION = 1.5
+# Cost limits of the automatic schedule. A batch visits a record once an epoch, which costs the
+# excess n_batches / n_epochs in mu^2 over full gradients, and saves n_batches passes.
+MAX_EPOCHS = 200
+MAX_BATCHES = 32
+MIN_BATCH_ROWS = 64
+MIN_STEPS = 64
+# Radius of the ball when the pure mechanism needs one, in units of one over the record norm.
+PURE_RADIUS = 6.0
+# No iterate is longer than this many times one over the record norm: a projection is free, and it
+# makes the rounding of logits a public number.
+SAFETY_RADIUS = 2.0**14
+UNIT_ROUNDOFF = 2.0**-53
+# A proposal costs microseconds, and the bound is loose by many orders of magnitude.
+LARGEST_LOG_TRIES = math.log(1e9)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The public numbers of a fit."""
+
+    loss: str
+    """"logistic", "softmax" or "hinge"."""
+    n_records: int
+    n_features: int
+    """With the constant feature."""
+    n_classes: int
+    record_norm: float
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    n_draws: int
+    calibration: str
+    cap: bool
+    C: float | None
+    """None: by the public rule."""
+    coef_norm: float | None
+    width: float
+    """Smoothing width of the hinge loss."""
+    summation_length: int
+    """Longest chain of additions in a gradient."""
+
+    @property
+    def n_outputs(self) -> int:
+        return 1 if self.loss != "softmax" else self.n_classes
+
+    @property
+    def dimension(self) -> int:
+        return self.n_outputs * self.n_features
+
+    @property
+    def curvature(self) -> float:
+        """Public bound on the curvature of the sum of losses."""
+        per_record = privacy.loss_curvature(self.loss, self.record_norm, smoothing=self.width / 2.0)
+        return self.n_records * per_record
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest change of the summed gradient between neighbors, in exact arithmetic."""
+        radius = math.inf if self.coef_norm is None else self.coef_norm
+        return privacy.gradient_sensitivity(
+            self.loss, self.record_norm, self.adjacency, coef_norm=radius
+        )
+
+    @property
+    def computed_sensitivity(self) -> float:
+        """The same for the gradient as doubles compute it.
+
+        Each of the two gradients may be off by the rounding of its sum and of its logits; the
+        privacy argument sees that as a further change, as if the neighbor's map were moved.
+        """
+        per_record = (math.sqrt(2.0) if self.loss == "softmax" else 1.0) * self.record_norm
+        summing = (self.summation_length + 8.0) * self.n_records * per_record
+        radius = min(SAFETY_RADIUS / self.record_norm, self.coef_norm or math.inf)
+        logits = (self.n_features + 2.0) * radius * self.curvature
+        return self.sensitivity + 4.0 * UNIT_ROUNDOFF * (summing + logits)
+
+    def target_mu(self) -> float:
+        """Gaussian DP that the budget allows, by the chosen calibration."""
+        if self.calibration == "minami2016":
+            return privacy.minami2016_mu(self.epsilon, self.delta)
+        return privacy.gdp_mu(self.epsilon, self.delta)
+
+    def resolve_C(self, mu: float) -> float:
+        """Return C as given, or by the public rule for one draw of ``mu``-GDP."""
+        if self.C is not None:
+            return self.C
+        return min(LARGEST_C, LOGIT_NOISE * mu / (self.record_norm * self.sensitivity))
+
+
+@dataclass(frozen=True)
+class LangevinPlan:
+    """A chain: batches of the rows in turn, and the epochs after which its state is released."""
+
+    C: float
+    inverse_temperature: float
+    step_size: float
+    n_batches: int
+    epochs: tuple[int, ...]
+    radius: float
+    event: PrivacyEvent
+
+
+@dataclass(frozen=True)
+class ExactPlan:
+    """A density proportional to exp(-beta F) on a ball, and the price of its draws."""
+
+    C: float
+    inverse_temperature: float
+    radius: float
+    event: PrivacyEvent
+    log_tries: float
+    """Public bound on the logarithm of the expected tries of rejection; infinity if unbounded."""
+
+
+def plan_langevin(
+    problem: Problem, *, n_steps: int | None, step_size: float | None, n_batches: int | None
+) -> LangevinPlan:
+    """Choose the schedule of a certified chain and calibrate its temperature.
+
+    Later draws are states of the same chain, half a run apart: after a release both neighbors'
+    chains stand at the same point, so the squares of mu add up, and the shorter way to a later draw
+    costs less than a new chain would.
+    """
+    if problem.delta == 0.0:
+        raise CalibrationError(
+            "sampler='langevin' adds Gaussian noise and needs delta > 0; got delta=0. Set delta, "
+            "or use sampler='rejection' or sampler='hmc' for pure epsilon."
+        )
+    mu = problem.target_mu()
+    mu_draw = mu / math.sqrt(0.5 * (1.0 + problem.n_draws))
+    C = problem.resolve_C(mu_draw)
+    smoothness = problem.curvature + 1.0 / C
+    largest = privacy.largest_langevin_step(1.0 / C, smoothness)
+    if step_size is not None and step_size > largest:
+        raise CalibrationError(
+            f"step_size={step_size!r} is too large for the Langevin bound: with "
+            f"{problem.n_records} records, C={C:g} and data_norm as given it must be at most "
+            f"{largest:g}."
+        )
+    step, batches, epochs = _schedule(problem, C, mu_draw, n_steps, step_size, n_batches)
+    visits = (epochs,) + (max(1, epochs // 2),) * (problem.n_draws - 1)
+    radius = SAFETY_RADIUS / problem.record_norm
+    if problem.coef_norm is not None:
+        radius = min(radius, problem.coef_norm)
+    unit = _unit_mu(problem, C, step, batches, visits, radius)
+    # mu^2 is proportional to the inverse temperature when the step on F is fixed
+    beta = (mu / unit) ** 2 * (1.0 - 1e-12)
+    if problem.calibration == "minami2016":  # as published: for a draw from the density itself
+        mu_draw = mu / math.sqrt(problem.n_draws)
+        beta = min(beta, privacy.ops_inverse_temperature(mu_draw, C, problem.sensitivity))
+    beta = _capped(problem, beta)
+    event = privacy.GaussianDP(unit * math.sqrt(beta))
+    return LangevinPlan(C, beta, step, batches, visits, radius, event)
+
+
+def _schedule(
+    problem: Problem,
+    C: float,
+    mu: float,
+    n_steps: int | None,
+    step_size: float | None,
+    n_batches: int | None,
+) -> tuple[float, int, int]:
+    """Return step size, batches and epochs.
+
+    The chain runs until its noise reaches the level at which ``C="auto"`` would have it at
+    equilibrium, or for four relaxation times where a stronger prior stops it earlier.
+    """
+    smoothness = problem.curvature + 1.0 / C
+    largest = min(STEP_FRACTION / smoothness, privacy.largest_langevin_step(1.0 / C, smoothness))
+    duration = LOGIT_NOISE * mu / (problem.record_norm * problem.sensitivity)
+    duration = min(duration, RELAXATIONS * C)
+    most_batches = max(1, min(MAX_BATCHES, problem.n_records // MIN_BATCH_ROWS))
+    if n_steps is None:
+        step = largest if step_size is None else step_size
+        wanted = max(MIN_STEPS, math.ceil(min(duration / step, 1e9)))
+    else:
+        wanted = n_steps
+    if n_batches is None:
+        n_batches = min(most_batches, -(-wanted // MAX_EPOCHS))
+    elif n_batches > problem.n_records:
+        raise ValueError(
+            f"n_batches must be at most the number of records, {problem.n_records}; got "
+            f"{n_batches!r}."
+        )
+    epochs = max(1, -(-wanted // n_batches))
+    if n_steps is None:
+        epochs = min(epochs, MAX_EPOCHS)
+    if step_size is None:
+        step_size = min(largest, duration / (epochs * n_batches))
+    return step_size, n_batches, epochs
+
+
+def _unit_mu(
+    problem: Problem,
+    C: float,
+    step: float,
+    n_batches: int,
+    visits: tuple[int, ...],
+    radius: float,
+) -> float:
+    """Gaussian DP of all released states at inverse temperature 1."""
+    smoothness = problem.curvature + 1.0 / C
+    # batches are scaled to the sum over all records; the smallest batch is scaled most
+    scale = problem.n_records / (problem.n_records // n_batches)
+    # adding up step, gradient and noise rounds too
+    rounding = 4.0 * UNIT_ROUNDOFF * radius / step
+    sensitivity = scale * problem.computed_sensitivity + rounding
+    square = 0.0
+    for epochs in visits:
+        mu = privacy.langevin_mu_cyclic(
+            step,
+            1.0 / C,
+            sensitivity,
+            n_batches,
+            epochs,
+            smoothness=smoothness,
+        )
+        if n_batches == 1 and problem.coef_norm is not None:
+            diameter = 2.0 * problem.coef_norm
+            mu = min(
+                mu,
+                privacy.langevin_mu(step, 1.0 / C, sensitivity, epochs, diameter),
+            )
+        square += mu * mu
+    return math.sqrt(square)
+
+
+def plan_exact(problem: Problem) -> ExactPlan:
+    """Calibrate the density of which ``n_draws`` independent draws are released."""
+    if problem.delta == 0.0:
+        return _plan_pure(problem)
+    mu = problem.target_mu()
+    C = problem.resolve_C(mu / math.sqrt(problem.n_draws))
+    mu_draw = mu / math.sqrt(problem.n_draws)
+    beta = privacy.ops_inverse_temperature(mu_draw, C, problem.sensitivity)
+    event: PrivacyEvent | None = None
+    if problem.coef_norm is not None and problem.calibration == "tight":
+        loss_range = _loss_range(problem, problem.coef_norm)
+        bounded = privacy.exponential_mechanism_inverse_temperature(
+            problem.epsilon,
+            loss_range,
+            problem.adjacency,
+            delta=problem.delta,
+            n_draws=problem.n_draws,
+        )
+        if bounded > beta:
+            beta = bounded
+            event = _range_event(problem, _capped(problem, beta), loss_range)
+    beta = _capped(problem, beta)
+    if event is None:
+        each = problem.sensitivity * math.sqrt(beta * C)
+        event = privacy.GaussianDP(min(mu, math.sqrt(problem.n_draws) * each))
+    radius = math.inf if problem.coef_norm is None else problem.coef_norm
+    return ExactPlan(C, beta, radius, event, _log_tries(problem, C, beta, radius))
+
+
+def _plan_pure(problem: Problem) -> ExactPlan:
+    """Exponential mechanism on the ball: the range of one loss sets the temperature."""
+    radius = problem.coef_norm
+    if radius is None:
+        radius = PURE_RADIUS / problem.record_norm
+    loss_range = _loss_range(problem, radius)
+    if problem.calibration == "wang2015":
+        beta = privacy.wang2015_inverse_temperature(
+            problem.epsilon / problem.n_draws, problem.record_norm * radius
+        )
+    elif problem.calibration == "minami2016":
+        raise CalibrationError(
+            "calibration='minami2016' needs delta > 0; got delta=0. Use 'tight' or 'wang2015'."
+        )
+    else:
+        beta = privacy.exponential_mechanism_inverse_temperature(
+            problem.epsilon, loss_range, problem.adjacency, n_draws=problem.n_draws
+        )
+    beta = _capped(problem, beta)
+    # The prior has standard deviation r / sqrt(2 p), which leaves nearly all its mass in the ball.
+    C = problem.C if problem.C is not None else beta * radius**2 / (2.0 * problem.dimension)
+    event = _range_event(problem, beta, loss_range)
+    return ExactPlan(C, beta, radius, event, _log_tries(problem, C, beta, radius))
+
+
+def _capped(problem: Problem, beta: float) -> float:
+    return min(1.0, beta) if problem.cap else beta
+
+
+def _loss_range(problem: Problem, radius: float) -> float:
+    norm = problem.record_norm * radius
+    if problem.loss == "softmax":
+        return privacy.softmax_range(norm, problem.n_classes)
+    return (privacy.logistic_range if problem.loss == "logistic" else privacy.hinge_range)(norm)
+
+
+def _range_event(problem: Problem, beta: float, loss_range: float) -> PrivacyEvent:
+    eta = privacy.exponential_mechanism_epsilon(beta, loss_range, problem.adjacency)
+    return privacy.repeat(privacy.BoundedRange(eta), problem.n_draws)
+
+
+def _log_tries(problem: Problem, C: float, beta: float, radius: float) -> float:
+    """Public bound on the tries of rejection: the losses and the prior rise by at most W.
+
+    Without a ball the potential is at most the prior's with the curvature bound added, and the
+    ratio of the two Gaussian integrals is the bound.
+    """
+    if math.isinf(radius):
+        return 0.5 * problem.dimension * math.log1p(C * problem.curvature)
+    from skdpbayes import samplers
+
+    rise = beta * (problem.n_records * _loss_range(problem, radius) + radius**2 / (2.0 * C))
+    bound: Any = samplers.log_expected_tries(problem.dimension, beta / C, radius, rise)
+    return float(bound)
