@@ -86,7 +86,8 @@ def first_call():
     """Time the first draws of a new process when the kernels are cached, after Numba's start."""
     code = (
         "import time; from skdpbayes import randomness; g = randomness.make_generator(); "
-        "import numba; numba.njit(lambda x: x)(1); t = time.perf_counter(); randomness.discrete_laplace(g, 1.0, 10); "
+        "import numba; numba.njit(lambda x: x)(1); t = time.perf_counter(); "
+        "randomness.discrete_laplace(g, 1.0, 10); "
         "randomness.poisson_subset(g, 1000, 0.1); print(time.perf_counter() - t)"
     )
     seconds = float(

@@ -24,6 +24,7 @@ every product is below 2^62.
 from __future__ import annotations
 
 import decimal
+import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -40,7 +41,7 @@ Ints = npt.NDArray[np.int64]
 
 UNIT = 28  # fixed point of y and E: multiples of 2^-28
 STEP = 6  # exp(-E) is tabulated at multiples of 2^-6
-POLY = 30  # fixed point of exp on one step of the table
+POLY = 30  # fixed point of exp within a step of the table
 WINDOW = 64  # bound on the error of S exp(-E) in the kernel, see _scaled_exp
 SPARE = 31  # bits of a word left for j, after 32 for the height and one for the sign
 BLOCK = 1 << 15  # words per call: long enough to amortize it, short enough for the cache
@@ -72,8 +73,9 @@ class Plan:
         return self.first.size
 
 
-def make_plan(p: int, q: int, *, gaussian: bool) -> Plan:
-    """Prepare draws at the scale p/q."""
+@functools.cache
+def _stack(gaussian: bool) -> tuple[int, Ints, Ints]:
+    """Return S, the heights and the table, which do not depend on the scale."""
     n_strips = _GAUSSIAN_STRIPS if gaussian else _LAPLACE_STRIPS
     exponents = [Fraction(k * k, 2) if gaussian else Fraction(k) for k in range(n_strips + 1)]
     # Heights are rounded up and the tail counts twice (see _tail_trial): keep room for that.
@@ -81,8 +83,15 @@ def make_plan(p: int, q: int, *, gaussian: bool) -> Plan:
     height = int((2**32 - n_strips - 4) / (total * (1 + 1e-12)))
     heights = [math.ceil(_scaled_exp_bounds(height, e, digits=40)[1]) for e in exponents]
     heights[-1] *= 2
-    ks = range(n_strips)
-    first = [-(-k * p // q) for k in ks]
+    return height, np.array(heights, dtype=np.int64), _exp_table(height, int(exponents[-1]))
+
+
+def make_plan(p: int, q: int, *, gaussian: bool) -> Plan:
+    """Prepare draws at the scale p/q."""
+    height, heights, table = _stack(gaussian)
+    strips = range(heights.size - 1)
+    first = [-(-k * p // q) for k in strips]
+    offset = [q * i - k * p for k, i in enumerate(first)]
     width = -(-p // q)
     mass = max(1.0, p / q * (math.sqrt(2 * math.pi) if gaussian else 2.0))
     return Plan(
@@ -90,10 +99,10 @@ def make_plan(p: int, q: int, *, gaussian: bool) -> Plan:
         p=p,
         q=q,
         height=height,
-        heights=np.array(heights, dtype=np.int64),
+        heights=heights,
         first=np.array(first, dtype=np.int64),
-        offset=np.array([q * i - k * p for k, i in zip(ks, first, strict=True)], dtype=np.int64),
-        table=_exp_table(height, int(exponents[-1])),
+        offset=np.array(offset, dtype=np.int64),
+        table=table,
         width=width,
         trials=2.0 * width * 2**32 / (height * mass),
     )
@@ -186,18 +195,19 @@ def _tail_trial(generator: np.random.Generator, plan: Plan) -> int | None:
 
 @njit(cache=True)
 def _scaled_exp(e, table):  # type: ignore[no-untyped-def]
-    """Return S exp(-E) for E = e 2^-28, from the table and four terms of the exponential series.
+    """Return S exp(-E) for E = e 2^-28, from the table and the cubic Taylor polynomial.
 
-    Error budget in units of the result (S < 2^31.4): the table 1, the series (remainder 2^-37,
-    four truncations below 2^-30 each) 11, the last shift 1. The callers' E is off by up to 2^-28 (y
-    by truncation) plus, squared, another 2^-28: 11 + 11. In all below 36; WINDOW leaves room.
+    Error budget in units of the result (S < 2^31.4): the table 1; the polynomial 7 for its
+    remainder (at most 2^-24 / 24) and 8 for three truncations below 2^-30 each; the last shift 1.
+    The callers' E is off by 1.1 * 2^-28, since y is truncated, which moves the result by 12, or for
+    E = y^2 / 2, truncated once more, by 1.1 * 2^-28 (y + 1), which moves it by 7 + 11. In all below
+    36; WINDOW leaves room.
     """
     x = (e & ((1 << (UNIT - STEP)) - 1)) << (POLY - UNIT)
     second = (x * x) >> (POLY + 1)
     third = ((second * x) >> POLY) // 3
-    fourth = (third * x) >> (POLY + 2)
-    series = (1 << POLY) - x + second - third + fourth
-    return (table[e >> (UNIT - STEP)] * series) >> POLY
+    polynomial = (1 << POLY) - x + second - third
+    return (table[e >> (UNIT - STEP)] * polynomial) >> POLY
 
 
 @njit(cache=True)
@@ -210,8 +220,9 @@ def _trials(  # type: ignore[no-untyped-def]
     Returns the number of filled entries, the number of used words, and why it stopped. A close
     call leaves the signed integer and the integer part of its height in `pending`.
     """
-    excess = (1 << SPARE) % width  # of Lemire's unbiased multiplication ("Fast random integer
-    # generation in an interval", ACM TOMACS 29:1, 2019)
+    # Lemire's unbiased multiplication drops the lowest products ("Fast random integer generation
+    # in an interval", ACM TOMACS 29:1, 2019); wide strips mask a second word.
+    excess = (1 << SPARE) % width
     mask = np.uint64(1)
     while mask < np.uint64(width):
         mask <<= np.uint64(1)
@@ -225,16 +236,13 @@ def _trials(  # type: ignore[no-untyped-def]
         word = words[position]
         u = np.int64(word >> np.uint64(32))
         negative = (word >> np.uint64(SPARE)) & np.uint64(1) == np.uint64(1)
+        j = np.int64(words[position + stride - 1] & mask)  # j >= width gives r >= p below
+        position += stride
         if stride == 1:
             product = np.int64(word & np.uint64((1 << SPARE) - 1)) * width
+            if product & ((1 << SPARE) - 1) < excess:
+                continue
             j = product >> SPARE
-            biased = product & ((1 << SPARE) - 1) < excess
-        else:
-            j = np.int64(words[position + 1] & mask)
-            biased = j >= width
-        position += stride
-        if biased:
-            continue
         k = 0
         while k < n_strips and u >= heights[k]:
             u -= heights[k]

@@ -90,7 +90,7 @@ def snap(values: npt.ArrayLike, grid: float) -> Floats:
     if not np.isfinite(steps).all():
         raise ValueError(f"values to release are too large for a grid of {grid!r}.")
     steps *= grid
-    return steps
+    return steps + 0.0  # no negative zeros: values that round alike become the same bits
 
 
 def snapped_sensitivity(sensitivity: float, grid: float, d: int, *, order: int = 2) -> float:
@@ -194,10 +194,14 @@ def release_gaussian(generator: np.random.Generator, values: npt.ArrayLike, scal
 
     Notes
     -----
-    The noise satisfies every zero-concentrated and approximate privacy bound of the discrete
-    Gaussian with ``scale / grid`` for integer vectors at L2 distance ``snapped_sensitivity / grid``
-    (Canonne, Kamath & Steinke, NeurIPS 2020, Theorems 4 and 14). At ``scale / grid >= 2**28``
-    its privacy profile and that of the continuous Gaussian are the same for any practical purpose.
+    The release has the zero-concentrated guarantee of the Gaussian mechanism at the snapped
+    sensitivity (Canonne, Kamath & Steinke, "The discrete Gaussian for differential privacy",
+    NeurIPS 2020, Theorem 4 and its multivariate version). Its (epsilon, delta) curve is that of the
+    Gaussian mechanism, too, up to rounding errors: with s = scale / grid >= 2^28, the normal mass
+    of the cell of half-width 1/(2s) around y = i/s is the density at y times the cell's width and
+    the mean of cosh(yt) exp(-t^2/2) over the cell, which lies between exp(-1/(8 s^2)) and
+    exp(y^2/(8 s^2)). So in d coordinates the probabilities of the release and of a rounded
+    continuous Gaussian differ by a factor of at most exp((d + norm(y)^2) 2^-59) either way.
     """
     grid = release_grid(scale)
     snapped = snap(values, grid)

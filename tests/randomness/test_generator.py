@@ -4,6 +4,8 @@ import copy
 import multiprocessing
 import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -27,6 +29,16 @@ def draw_shared(_):
 
 def draw_fresh(_):
     return draw(make_generator())
+
+
+@pytest.mark.parametrize(
+    ("use", "heavy"),
+    [("randomness", {"numba", "randomgen"}), ("randomness.make_generator(0)", {"numba"})],
+)
+def test_imports_are_lazy(use, heavy):
+    code = f"import sys; from skdpbayes import randomness; {use}; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not heavy & set(run.stdout.split())
 
 
 def test_the_cipher_is_chacha20():

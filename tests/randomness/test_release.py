@@ -19,7 +19,12 @@ from skdpbayes.randomness import (
     snap,
     snapped_sensitivity,
 )
-from tests.randomness.statistics import assert_two_sided, continuous_p_value, discrete_p_value
+from tests.randomness.statistics import (
+    assert_two_sided,
+    continuous_p_value,
+    discrete_p_value,
+    discrete_pmf,
+)
 
 FLOATS = {"gaussian": release_gaussian, "laplace": release_laplace}
 SCALES = st.floats(1e-200, 1e200)
@@ -44,6 +49,10 @@ def test_snap_is_exact(value, exponent):
     (snapped,) = snap([value], grid)
     assert (Fraction(snapped) / Fraction(grid)).denominator == 1
     assert abs(Fraction(snapped) - Fraction(value)) <= Fraction(grid) / 2
+
+
+def test_snap_has_no_negative_zero():
+    assert not np.signbit(snap([-0.1, -0.0, 0.1], 1.0)).any()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -145,6 +154,19 @@ def test_float_releases_do_not_betray_the_low_bits(kind):
     first = FLOATS[kind](make_generator(2), np.full(1000, 0.1), 1.0)
     second = FLOATS[kind](make_generator(2), np.full(1000, np.nextafter(0.1, 1)), 1.0)
     np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("s", [1.5, 3.0, 20.0])
+def test_discrete_gaussian_is_close_to_a_rounded_one(s):
+    # The bound that the docstring of release_gaussian states, at grids coarse enough to see it.
+    k, pmf = discrete_pmf("gaussian", s)
+    k, pmf = k[abs(k) <= 8 * s], pmf[abs(k) <= 8 * s]
+    upper = -(np.abs(k) - 0.5) / s  # both ends in the lower tail, where the cdf is accurate
+    rounded = stats.norm.cdf(upper) - stats.norm.cdf(-(np.abs(k) + 0.5) / s)
+    log_ratio = np.log(rounded / pmf)
+    assert (log_ratio >= -1 / (8 * s**2) - 1e-12).all()
+    assert (log_ratio <= (k / s) ** 2 / (8 * s**2) + 1e-12).all()
+    assert np.abs(log_ratio).max() > 1 / (8 * s**2)
 
 
 @pytest.mark.parametrize("kind", sorted(FLOATS))
