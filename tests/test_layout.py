@@ -79,9 +79,13 @@ def test_random_bits_are_drawn_in_one_package_only():
     for path in _files():
         if _room(path) in ("randomness", "datasets"):
             continue
-        text = path.read_text(encoding="utf-8")
-        for name in ("default_rng", "np.random.seed", "RandomState(", "import random\n"):
-            assert name not in text, f"{path} uses {name}"
+        used = {
+            node.attr if isinstance(node, ast.Attribute) else node.id
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, (ast.Attribute, ast.Name))
+        }
+        assert not used & {"default_rng", "RandomState", "SystemRandom", "urandom"}, path
+        assert "random" not in _imports(path), path
 
 
 def test_files_stay_small():

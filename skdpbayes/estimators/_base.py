@@ -7,6 +7,7 @@ steps' common parts; the estimator calls them in that order.
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -104,5 +105,7 @@ class PrivateEstimator(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         if tags.classifier_tags is not None:
-            tags.classifier_tags.poor_score = not self.epsilon >= GOOD_SCORE_EPSILON
+            # tags are asked for before parameters are checked, so epsilon may be anything
+            good = isinstance(self.epsilon, numbers.Real) and self.epsilon >= GOOD_SCORE_EPSILON
+            tags.classifier_tags.poor_score = not good
         return tags
