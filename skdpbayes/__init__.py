@@ -10,8 +10,13 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
         "BoundsScaler": "preprocessing",
+        "LaplaceNaiveBayes": "estimators.naive_bayes",
+        "OPSLinearSVC": "estimators.linear_svc",
+        "OPSLogisticRegression": "estimators.one_posterior_sample",
+        "ObjPertLogisticRegression": "estimators.objective_perturbation",
         "PrivacyLedger": "privacy.ledger",
         "PrivacyWarning": "exceptions",
+        "PrivateHMM": "estimators.hidden_markov",
         "RowNormClipper": "preprocessing",
     },
     submodules=[

@@ -13,7 +13,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.stats import gamma
 from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import BernoulliNB
+
+from skdpbayes import (
+    LaplaceNaiveBayes,
+    ObjPertLogisticRegression,
+    OPSLinearSVC,
+    OPSLogisticRegression,
+)
 
 
 def linear_data(n_samples: int = 400, n_features: int = 3, seed: int = 0) -> tuple[Any, Any]:
@@ -48,4 +59,65 @@ class Case:
         return self.make(**{**self.params, **params})
 
 
-CASES: list[Case] = []
+def same_as_bernoulli_nb(fitted: BaseEstimator, X: Any, y: Any) -> None:
+    """Counts without noise give scikit-learn's naive Bayes."""
+    expected = BernoulliNB().fit(X, y)
+    np.testing.assert_allclose(fitted.predict_proba(X), expected.predict_proba(X), rtol=1e-9)
+
+
+def draw_near_the_mode(fitted: BaseEstimator, X: Any, y: Any) -> None:
+    """A draw's penalized loss exceeds the minimum by Gamma(p / 2), p coefficients."""
+    signs = np.where(y == fitted.classes_[1], 1.0, -1.0)
+    rows = np.column_stack([X, np.ones(len(X))])
+    logistic = hasattr(fitted, "predict_proba")
+
+    def objective(theta: np.ndarray) -> float:
+        margins = signs * (rows @ theta)
+        losses = np.logaddexp(0.0, -margins) if logistic else np.maximum(0.0, 1.0 - margins)
+        return float(losses.sum() + theta @ theta / (2.0 * fitted.C_))
+
+    draw = np.append(fitted.coef_, fitted.intercept_)
+    start = minimize(objective, draw, method="BFGS").x if logistic else draw
+    best = minimize(objective, start, method="Nelder-Mead", options={"maxiter": 4000}).fun
+    excess = objective(draw) - best
+    low, high = gamma(draw.shape[0] / 2).ppf([1e-4, 1 - 1e-4])
+    assert low < excess < high, (low, excess, high)
+
+
+def same_as_logistic_regression(fitted: BaseEstimator, X: Any, y: Any) -> None:
+    """Without noise the minimizer is scikit-learn's, the intercept being a penalized feature."""
+    rows = np.column_stack([X, np.ones(len(X))])
+    plain = LogisticRegression(
+        C=fitted.C_, fit_intercept=False, solver="newton-cholesky", tol=1e-10
+    )
+    expected = plain.fit(rows, y).coef_
+    np.testing.assert_allclose(np.column_stack([fitted.coef_, fitted.intercept_]), expected, 1e-6)
+
+
+DRAWS = frozenset({"coef_", "intercept_", "_coef_draws", "_intercept_draws"})
+
+CASES: list[Case] = [
+    Case(
+        ObjPertLogisticRegression,
+        DRAWS | {"information_"},
+        parity=same_as_logistic_regression,
+    ),
+    Case(OPSLinearSVC, DRAWS, parity=draw_near_the_mode),
+    Case(OPSLogisticRegression, DRAWS, parity=draw_near_the_mode),
+    Case(
+        LaplaceNaiveBayes,
+        frozenset(
+            {
+                "statistics_",
+                "class_count_",
+                "class_log_prior_",
+                "_log_classes",
+                "_log_cells",
+                "_log_tokens",
+                "_means",
+                "_variances",
+            }
+        ),
+        parity=same_as_bernoulli_nb,
+    ),
+]

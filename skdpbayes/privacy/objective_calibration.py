@@ -104,16 +104,18 @@ def calibrate_objective(
     high = gdp_mu(epsilon, delta) * (1.0 - 1e-10)
     if excess(high) <= 0.0:
         return event(high)
-    low = 0.5 * high
+    # paying for the determinant in full leaves about this much
+    left = 1.0 - math.log1p(0.25 * curvature) / epsilon
+    low = high * max(0.1, 0.9 * left)
     while excess(low) > 0.0:
         low *= 0.5
         if low < 1e-6 * high:
             raise CalibrationError(
                 f"no noise reaches epsilon={epsilon:g}, delta={delta:g} at curvature={curvature:g}"
             )
-    mu = brentq(excess, low, high, rtol=1e-5, xtol=1e-5 * low)
+    mu = brentq(excess, low, high, xtol=3e-4 * low)
     while excess(mu) > 0.0:
-        mu *= 1.0 - 1e-5
+        mu *= 1.0 - 1e-4
     return event(mu)
 
 

@@ -7,6 +7,7 @@ from skdpbayes._lazy import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
+        "N_UNIFORMS": "noisy_rejection",
         "NoisyPoissonLikelihood": "noisy_likelihood",
         "count_transitions": "hmm_gibbs",
         "match_states": "label_switching",
@@ -14,6 +15,7 @@ __getattr__, __dir__, __all__ = attach(
         "normalize_gammas": "hmm_gibbs",
         "pair_log_odds": "truncated_pairs",
         "propose_log_odds": "truncated_pairs",
+        "reject_poisson_counts": "noisy_rejection",
         "relabel_draws": "label_switching",
         "sample_states_ffbs": "hmm_gibbs",
         "state_frequencies": "label_switching",
@@ -34,6 +36,8 @@ __getattr__, __dir__, __all__ = attach(
         "sgnht_step": "sgnht",
         "split_r_hat": "diagnostics",
         "tune_step_size": "hmc",
+        "minimize_lbfgs": "newton",
+        "minimize_newton": "newton",
         "noise_log_pmf": "noisy_tables",
         "sample_noisy_tables": "noisy_tables",
         "sample_noisy_rates": "noisy_rates",

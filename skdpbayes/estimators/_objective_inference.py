@@ -1,0 +1,83 @@
+r"""What the release of a private logistic regression says about the true coefficients.
+
+The computed minimizer satisfies, to first order in its distance from the truth :math:`\theta_0`,
+
+.. math:: (H + \lambda I)\,\hat\theta = H\theta_0 - g - b, \qquad
+          g \sim N(0, H), \quad \mathrm{cov}(b) = \sigma^2 I,
+
+with the score :math:`g` and the known noise :math:`b`; the release adds noise of variance
+:math:`\tau^2`. In the eigenbasis of the Fisher information :math:`H` every direction is a normal
+model of its own: slope :math:`a = h/(h+\lambda)`, variance :math:`v = (h+\sigma^2)/(h+\lambda)^2
++ \tau^2`. With a normal prior of precision :math:`\rho` the posterior precision is :math:`a^2/v +
+\rho` and the mean :math:`(a/v)\hat\theta / (a^2/v+\rho)`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["NormalPosterior", "noise_aware_posterior", "pack_symmetric", "unpack_symmetric"]
+
+
+class NormalPosterior(NamedTuple):
+    """A normal distribution by its mean, principal axes (columns) and standard deviations."""
+
+    mean: np.ndarray
+    axes: np.ndarray
+    deviations: np.ndarray
+
+    def marginal_deviations(self) -> np.ndarray:
+        """Return the standard deviation of every coordinate."""
+        return np.sqrt(np.square(self.axes) @ np.square(self.deviations))
+
+    def transform(self, standard: np.ndarray) -> np.ndarray:
+        """Turn rows of standard normals into draws."""
+        return self.mean + (standard * self.deviations) @ self.axes.T
+
+
+def pack_symmetric(matrix: np.ndarray) -> np.ndarray:
+    """Return the upper triangle as a vector whose Euclidean norm is the Frobenius norm."""
+    rows, columns = np.triu_indices(matrix.shape[0])
+    return matrix[rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
+
+
+def unpack_symmetric(packed: np.ndarray, size: int) -> np.ndarray:
+    """Invert :func:`pack_symmetric`."""
+    rows, columns = np.triu_indices(size)
+    matrix = np.empty((size, size))
+    matrix[rows, columns] = packed / np.where(rows == columns, 1.0, np.sqrt(2.0))
+    matrix[columns, rows] = matrix[rows, columns]
+    return matrix
+
+
+def noise_aware_posterior(
+    release: np.ndarray,
+    information: np.ndarray,
+    *,
+    penalty: float,
+    tilt_variance: float,
+    blur_variance: float,
+    prior_precision: float,
+) -> NormalPosterior:
+    """Return the normal approximation of the posterior, given public and released numbers only.
+
+    Parameters
+    ----------
+    release : ndarray of shape (p,)
+        The released coefficients.
+    information : ndarray of shape (p, p)
+        The released Fisher information; noise may have made it indefinite, negative eigenvalues
+        count as no information.
+    penalty, tilt_variance, blur_variance, prior_precision : float
+        The letters lambda, sigma^2, tau^2 and rho of the module.
+    """
+    values, axes = np.linalg.eigh(information)
+    values = np.maximum(values, 0.0)
+    slope = values / (values + penalty)
+    variance = (values + tilt_variance) / np.square(values + penalty) + blur_variance
+    weight = np.divide(slope, variance, out=np.zeros_like(slope), where=variance > 0.0)
+    precision = slope * weight + prior_precision
+    mean = axes @ (weight / precision * (release @ axes))
+    return NormalPosterior(mean, axes, 1.0 / np.sqrt(precision))

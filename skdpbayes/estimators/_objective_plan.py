@@ -1,0 +1,370 @@
+"""Public numbers of a private logistic regression: penalty, noise scales, tolerance, price."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from skdpbayes import models, privacy, randomness
+from skdpbayes.exceptions import CalibrationError
+from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
+
+__all__ = [
+    "CALIBRATIONS",
+    "METHODS",
+    "Plan",
+    "Problem",
+    "automatic_C",
+    "check_reachable",
+    "gradient_rounding",
+    "make_plan",
+]
+
+CALIBRATIONS = ("tight", "chaudhuri2011", "kifer2012", "redberg2023")
+METHODS = ("objective", "output")
+# Share of the budget (of mu^2, or of a pure epsilon) that hides the optimizer's last digits
+OUTPUT_SHARE = 0.01
+NOISE_POWER, NORM_GUESS = 5.0 / 3.0, 10.0  # measured; see the user guide
+UNIT_ROUNDOFF = 2.0**-53
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What may be known before looking at a record."""
+
+    n_samples: int
+    n_features: int  # with the constant one
+    n_classes: int
+    record_norm: float
+    epsilon: float
+    delta: float
+    adjacency: str
+
+    @property
+    def n_outputs(self) -> int:
+        """Rows of the coefficient matrix."""
+        return 1 if self.n_classes == 2 else self.n_classes
+
+    @property
+    def n_parameters(self) -> int:
+        """Entries of the coefficient matrix."""
+        return self.n_outputs * self.n_features
+
+    @property
+    def gradient_norm(self) -> float:
+        """Bound on the gradient of one record's loss."""
+        return self.record_norm * (1.0 if self.n_classes == 2 else math.sqrt(2.0))
+
+    @property
+    def shift(self) -> float:
+        """How many gradients a neighbor may differ by."""
+        return 2.0 if self.adjacency == "replace_one" else 1.0
+
+    @property
+    def information_norm(self) -> float:
+        r"""Bound on the Frobenius distance of neighbors' Fisher information.
+
+        One record adds :math:`w\,xx^\top`, :math:`w \le 1/4`, or
+        :math:`(\mathrm{diag}\,p-pp^\top)\otimes xx^\top`, whose first factor has norm at most 1/2:
+        its square is :math:`S_2-2S_3+S_2^2\le S_2-S_2^2\le 1/4` with :math:`S_j=\sum p^j` and
+        Cauchy's :math:`S_2^2\le S_3`. Two positive semidefinite matrices have a nonnegative inner
+        product, so replacing one by another moves by :math:`\sqrt2` of that, not 2.
+        """
+        single = self.record_norm**2 * (0.25 if self.n_classes == 2 else 0.5)
+        return single * (math.sqrt(2.0) if self.adjacency == "replace_one" else 1.0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything ``fit`` needs to know, from public numbers only; a scale of 0 means no noise."""
+
+    penalty: float
+    pure: bool  # densities exp(-|b|/s) and exp(-|x|/s) instead of Gaussian ones
+    tilt_scale: float  # of the random linear term b
+    blur_scale: float  # of the noise on the minimizer in output perturbation
+    release_scale: float  # of the grid noise that ends the release of the minimizer
+    information_scale: float  # of the grid noise on the Fisher information
+    tolerance: float  # gradient norm of the computed minimizer
+    event: PrivacyEvent
+    n_parameters: int
+
+    @property
+    def main_scale(self) -> float:
+        """Scale of the noise that makes the coefficients private."""
+        return self.tilt_scale or self.blur_scale or self.release_scale
+
+    @property
+    def tilt_variance(self) -> float:
+        """Variance of one entry of b."""
+        return self._variance(self.tilt_scale)
+
+    @property
+    def blur_variance(self) -> float:
+        """Variance of one entry of all noise added to the minimizer."""
+        grid = (2.0 if self.pure else 1.0) * self.release_scale**2
+        return self._variance(self.blur_scale) + grid
+
+    def _variance(self, scale: float) -> float:
+        # |b| ~ Gamma(d, s) has E|b|^2 = d (d + 1) s^2, spread evenly over d entries
+        return scale**2 * (self.n_parameters + 1.0 if self.pure else 1.0)
+
+
+def automatic_C(problem: Problem, method: str, calibration: str, coef_norm: float) -> float:
+    r"""Return the default C, from public numbers only.
+
+    Noise of scale :math:`\sigma` in each of :math:`p` coefficients is held down by a penalty of
+
+    .. math:: \lambda = R^2 \sqrt p\,(\sigma/R)^{5/3} n^{-2/3} \cdot 10 / (R B),
+
+    B being a guess of the coefficients' norm: the power of :math:`\sigma` is measured (see the user
+    guide), that of n follows because only :math:`\lambda/n` and :math:`\sigma/n` matter. Noise
+    itself grows when the penalty shrinks, by the determinant's share of the budget, so the answer
+    is the penalty that agrees with its own noise.
+    """
+    if math.isinf(problem.epsilon):
+        return coef_norm**2 / problem.n_parameters
+
+    free_noise = _free_noise(problem) / problem.record_norm
+    rank = problem.n_classes - 1
+    share = 0.25 if problem.n_classes == 2 else 1.0 / problem.n_classes
+
+    def wanted(penalty: float) -> float:
+        determinant = rank * math.log1p(share * problem.record_norm**2 / penalty)
+        left = 1.0 if method == "output" else 1.0 - determinant / problem.epsilon
+        if left <= 0.0:
+            return math.inf
+        return _quiet_penalty(problem, free_noise / left) * NORM_GUESS / coef_norm
+
+    low, high = 1e-9, 1e12
+    if calibration in ("kifer2012", "redberg2023"):
+        low = 1.5 * problem.record_norm**2 / _curvature_limit(problem, calibration, 0.0)
+    for _ in range(40):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if wanted(middle) > middle else (low, middle)
+    return 1.0 / high
+
+
+def check_reachable(
+    problem: Problem, C: float, method: str, calibration: str, inference_budget: float
+) -> None:
+    """Raise if no noise makes this C private, and say which C would do."""
+    if method == "output" or math.isinf(problem.epsilon) or calibration == "chaudhuri2011":
+        return
+    limit = _curvature_limit(problem, calibration, inference_budget)
+    if problem.record_norm**2 * C >= limit:
+        raise CalibrationError(
+            f"C={C:g} cannot meet epsilon={problem.epsilon:g} with calibration={calibration!r}: "
+            f"the curvature of one record alone costs more. Use C <= "
+            f"{0.5 * limit / problem.record_norm**2:.4g} (half the limit), a larger epsilon, or "
+            'C="auto".'
+        )
+
+
+def _curvature_limit(problem: Problem, calibration: str, inference_budget: float) -> float:
+    """Return the curvature R^2 C that the calibration must stay below."""
+    epsilon = problem.epsilon
+    if calibration == "kifer2012":
+        return 2.0 * epsilon * (1.0 + 1e-12)
+    if calibration == "redberg2023":
+        return -4.0 * math.expm1(-epsilon)
+    if problem.delta == 0.0:
+        epsilon *= 1.0 - OUTPUT_SHARE - inference_budget
+    return privacy.largest_curvature(min(epsilon, 100.0), problem.n_classes)
+
+
+def _quiet_penalty(problem: Problem, noise: float) -> float:
+    """Return the penalty that suits tilt noise of `noise` record norms; see `automatic_C`."""
+    size = math.sqrt(problem.n_parameters) * problem.record_norm
+    return size * noise**NOISE_POWER * problem.n_samples ** (1.0 - NOISE_POWER)
+
+
+def _free_noise(problem: Problem) -> float:
+    """Standard deviation of one entry of the tilt if the determinant cost nothing."""
+    distance = problem.shift * problem.gradient_norm
+    if problem.delta == 0.0:
+        return distance * math.sqrt(problem.n_parameters + 1.0) / problem.epsilon
+    return distance / privacy.gdp_mu(min(problem.epsilon, 100.0), problem.delta)
+
+
+def make_plan(
+    problem: Problem, *, C: float, method: str, calibration: str, inference_budget: float
+) -> Plan:
+    """Turn a budget into noise scales; raise `CalibrationError` where no noise is enough."""
+    penalty = 1.0 / C
+    if math.isinf(problem.epsilon):
+        tolerance = _tolerance(problem, penalty, 0.0)
+        return Plan(
+            penalty, False, 0.0, 0.0, 0.0, 0.0, tolerance, NoPrivacy(), problem.n_parameters
+        )
+    if problem.delta == 0.0:
+        return _pure_plan(problem, penalty, method, calibration, inference_budget)
+    return _gaussian_plan(problem, penalty, method, calibration, inference_budget)
+
+
+def _gaussian_plan(
+    problem: Problem, penalty: float, method: str, calibration: str, inference_budget: float
+) -> Plan:
+    if method == "output":
+        mu = privacy.gdp_mu(problem.epsilon, problem.delta)
+        tolerance = _tolerance(problem, penalty, 0.0)
+        sensitivity = (problem.shift * problem.gradient_norm + 2.0 * tolerance) / penalty
+        return Plan(
+            penalty=penalty,
+            pure=False,
+            tilt_scale=0.0,
+            blur_scale=0.0,
+            release_scale=_gaussian_scale(
+                mu * math.sqrt(1.0 - inference_budget), sensitivity, problem.n_parameters
+            ),
+            information_scale=_information_scale(problem, mu * math.sqrt(inference_budget)),
+            tolerance=tolerance,
+            event=privacy.GaussianDP(mu),
+            n_parameters=problem.n_parameters,
+        )
+    event = _objective_event(problem, penalty, calibration, OUTPUT_SHARE + inference_budget)
+    tilt_scale = event.noise_multiplier * problem.gradient_norm
+    tolerance = _tolerance(problem, penalty, tilt_scale * (math.sqrt(problem.n_parameters) + 12.0))
+    total = OUTPUT_SHARE + inference_budget
+    return Plan(
+        penalty=penalty,
+        pure=False,
+        tilt_scale=tilt_scale,
+        blur_scale=0.0,
+        release_scale=_gaussian_scale(
+            event.side_mu * math.sqrt(OUTPUT_SHARE / total),
+            2.0 * tolerance / penalty,
+            problem.n_parameters,
+        ),
+        information_scale=_information_scale(
+            problem, event.side_mu * math.sqrt(inference_budget / total)
+        ),
+        tolerance=tolerance,
+        event=event,
+        n_parameters=problem.n_parameters,
+    )
+
+
+def _objective_event(
+    problem: Problem, penalty: float, calibration: str, side_share: float
+) -> privacy.ObjectivePerturbation:
+    """Noise of the chosen calibration, with as much of `side_share` as it leaves room for."""
+    epsilon, delta = problem.epsilon, problem.delta
+    curvature = problem.record_norm**2 / penalty
+    if calibration == "tight":
+        return privacy.calibrate_objective(
+            epsilon,
+            delta,
+            curvature=curvature,
+            adjacency=problem.adjacency,
+            n_classes=problem.n_classes,
+            side_share=side_share,
+        )
+    published = {
+        "kifer2012": privacy.kifer2012_noise_multiplier,
+        "redberg2023": privacy.redberg2023_noise_multiplier,
+    }[calibration]
+    noise = published(epsilon, delta, curvature=curvature, adjacency=problem.adjacency)
+    side_mu = math.sqrt(side_share) * privacy.gdp_mu(epsilon, delta)
+    for _ in range(60):  # published noise is larger than needed: what is left pays for the rest
+        event = privacy.ObjectivePerturbation(noise, curvature, problem.adjacency, side_mu)
+        if event.delta_at(epsilon) <= delta:
+            return event
+        side_mu *= 0.8
+    raise CalibrationError(f"{calibration} leaves no budget for releasing its minimizer")
+
+
+def _pure_plan(
+    problem: Problem, penalty: float, method: str, calibration: str, inference_budget: float
+) -> Plan:
+    epsilon = problem.epsilon
+    shares = [OUTPUT_SHARE * epsilon, inference_budget * epsilon]
+    tilt_scale = blur_scale = 0.0
+    if method == "output":
+        main = epsilon - sum(shares)
+        blur_scale = problem.shift * problem.gradient_norm / (penalty * main)
+    else:
+        multiplier, penalty, left = _pure_objective(problem, penalty, calibration, sum(shares))
+        tilt_scale = multiplier * problem.gradient_norm
+        shares = [share * left / sum(shares) for share in shares]
+    size = problem.n_parameters
+    tolerance = _tolerance(problem, penalty, tilt_scale * (size + 12.0 * math.sqrt(size) + 80.0))
+    return Plan(
+        penalty=penalty,
+        pure=True,
+        tilt_scale=tilt_scale,
+        blur_scale=blur_scale,
+        release_scale=_laplace_scale(shares[0], 2.0 * tolerance / penalty, size),
+        information_scale=_information_scale(problem, shares[1], pure=True),
+        tolerance=tolerance,
+        event=privacy.PureDP(epsilon),
+        n_parameters=size,
+    )
+
+
+def _pure_objective(
+    problem: Problem, penalty: float, calibration: str, side_epsilon: float
+) -> tuple[float, float, float]:
+    """Return noise multiplier, penalty and what is left of epsilon for the other releases."""
+    curvature = problem.record_norm**2 / penalty
+    if calibration == "tight":
+        multiplier = privacy.pure_objective_scale(
+            problem.epsilon - side_epsilon,
+            curvature=curvature,
+            adjacency=problem.adjacency,
+            n_classes=problem.n_classes,
+        )
+        return multiplier, penalty, side_epsilon
+    multiplier, curvature = privacy.chaudhuri2011_scale(
+        problem.epsilon, curvature=curvature, adjacency=problem.adjacency
+    )
+    cost = privacy.pure_objective_epsilon(
+        multiplier, curvature=curvature, adjacency=problem.adjacency
+    )
+    left = min(side_epsilon, problem.epsilon - cost)
+    if not left > 1e-9 * problem.epsilon:
+        raise CalibrationError(f"{calibration} leaves no budget for releasing its minimizer")
+    return multiplier, problem.record_norm**2 / curvature, left
+
+
+def _gaussian_scale(mu: float, sensitivity: float, size: int) -> float:
+    return float(randomness.release_scale(1.0 / mu, sensitivity, size))
+
+
+def _laplace_scale(epsilon: float, l2_sensitivity: float, size: int) -> float:
+    sensitivity = math.sqrt(size) * l2_sensitivity
+    return float(randomness.release_scale(1.0 / epsilon, sensitivity, size, order=1))
+
+
+def _information_scale(problem: Problem, budget: float, *, pure: bool = False) -> float:
+    """Noise scale of the Fisher information's upper triangle for a GDP or pure budget; 0: none.
+
+    The triangle's off-diagonal entries are scaled by sqrt(2), so that its Euclidean norm is the
+    matrix's Frobenius norm; its L1 norm is at most sqrt(size) times that.
+    """
+    if budget == 0.0:
+        return 0.0
+    size = problem.n_parameters * (problem.n_parameters + 1) // 2
+    if not pure:
+        return _gaussian_scale(budget, problem.information_norm, size)
+    return _laplace_scale(budget, problem.information_norm, size)
+
+
+def _tolerance(problem: Problem, penalty: float, tilt_norm: float) -> float:
+    """Gradient norm that rounding cannot keep the optimizer from: 8 times a bound on rounding."""
+    coef_norm = 100.0 / problem.record_norm + 2.0 * tilt_norm / penalty
+    return 8.0 * gradient_rounding(problem, penalty, tilt_norm, coef_norm)
+
+
+def gradient_rounding(
+    problem: Problem, penalty: float, tilt_norm: float, coef_norm: float
+) -> float:
+    """Bound the rounding error of the objective's gradient at coefficients of norm `coef_norm`.
+
+    First order in the unit roundoff: the sum over records, the logits (whose error moves a
+    residual by at most a quarter, or a half, of itself), and the penalty and tilt.
+    """
+    n, d, norm = problem.n_samples, problem.n_features, problem.record_norm
+    chain = models.summation_length(n, d) + d + 16.0 * problem.n_outputs
+    sums = chain * n * problem.gradient_norm
+    logits = 0.5 * n * norm * (d + 2.0) * norm * coef_norm
+    return UNIT_ROUNDOFF * (sums + logits + 4.0 * (penalty * coef_norm + tilt_norm))

@@ -1,0 +1,76 @@
+"""The part of a private logistic regression that touches data: minimize, blur, release."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skdpbayes import models, randomness, samplers
+from skdpbayes.estimators._objective_plan import Plan, Problem, gradient_rounding
+
+__all__ = ["information", "minimize", "noise_vector", "release_values"]
+
+# Newton's Hessian of this many parameters takes 18 MB and factors in a fraction of a second
+LARGEST_HESSIAN = 1500
+
+
+def minimize(
+    X: Any, codes: np.ndarray, constant: float, problem: Problem, plan: Plan, tilt: np.ndarray
+) -> np.ndarray:
+    """Minimize the tilted objective until its gradient norm is certainly within tolerance."""
+    shape = (problem.n_outputs, problem.n_features)
+    binary = problem.n_classes == 2
+    loss_gradient = models.logistic_gradient if binary else models.softmax_gradient
+
+    def value_gradient(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = loss_gradient(theta.reshape(shape), X, codes, constant)
+        value += 0.5 * plan.penalty * float(theta @ theta) + float(tilt @ theta)
+        return value, gradient.ravel() + plan.penalty * theta + tilt
+
+    def hessian(theta: np.ndarray) -> np.ndarray:
+        curvature = information(theta, X, codes, constant, problem)
+        curvature[np.diag_indices_from(curvature)] += plan.penalty
+        return curvature
+
+    start, goal = np.zeros(problem.n_parameters), 0.5 * plan.tolerance
+    if problem.n_parameters <= LARGEST_HESSIAN:
+        theta = samplers.minimize_newton(value_gradient, hessian, start, tolerance=goal)
+    else:
+        theta = samplers.minimize_lbfgs(value_gradient, start, tolerance=goal)
+    rounding = gradient_rounding(
+        problem, plan.penalty, float(np.linalg.norm(tilt)), float(np.linalg.norm(theta))
+    )
+    if rounding > 0.5 * plan.tolerance:
+        raise RuntimeError(
+            "the coefficients are so large that rounding may hide the gradient; use a smaller C."
+        )
+    return np.asarray(theta)
+
+
+def information(
+    theta: np.ndarray, X: Any, codes: np.ndarray, constant: float, problem: Problem
+) -> np.ndarray:
+    """Return the Hessian of the summed loss; for these losses it is the Fisher information."""
+    loss_hessian = models.logistic_hessian if problem.n_classes == 2 else models.softmax_hessian
+    shape = (problem.n_outputs, problem.n_features)
+    return np.asarray(loss_hessian(theta.reshape(shape), X, codes, constant)[2])
+
+
+def noise_vector(generator: np.random.Generator, scale: float, plan: Plan) -> np.ndarray:
+    """Draw noise of the plan's kind for every parameter; zeros for a scale of 0."""
+    if scale == 0.0:
+        return np.zeros(plan.n_parameters)
+    if plan.pure:
+        return np.asarray(randomness.gamma_ball_noise(generator, scale, plan.n_parameters))
+    return np.asarray(randomness.gaussian(generator, scale, plan.n_parameters))
+
+
+def release_values(
+    generator: np.random.Generator, values: np.ndarray, scale: float, plan: Plan
+) -> np.ndarray:
+    """Release on the public grid under exact discrete noise; as they are for a scale of 0."""
+    if scale == 0.0:
+        return values
+    release = randomness.release_laplace if plan.pure else randomness.release_gaussian
+    return np.asarray(release(generator, values, scale))

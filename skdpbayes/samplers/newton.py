@@ -1,0 +1,173 @@
+"""Minimizers of smooth strongly convex functions, to a gradient norm that is checked.
+
+Both are globally convergent: a backtracking line search on the function value, and on the gradient
+norm once differences of values drown in rounding. They end with a gradient norm at most
+``tolerance`` or raise, never with less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+__all__ = ["minimize_lbfgs", "minimize_newton"]
+
+ValueGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
+
+SUFFICIENT_DECREASE = 1e-4  # of the Armijo rule
+# A step that shrinks the gradient this much leaves the old Hessian good enough for another one
+FAST_CONTRACTION = 0.1
+# Below this share of the value, the predicted decrease is lost in the rounding of a long sum
+VALUE_RESOLUTION = 1e-9
+SMALLEST_STEP = 2.0**-60
+BREAKDOWN = (
+    "the optimizer could not reach a gradient norm of {tolerance:g} ({reached:g} after {steps} "
+    "steps): the objective is numerically degenerate. Scale the features to data_norm, or use a "
+    "smaller C"
+)
+
+
+def minimize_newton(
+    value_gradient: ValueGradient,
+    hessian: Callable[[np.ndarray], np.ndarray],
+    start: np.ndarray,
+    *,
+    tolerance: float,
+    max_steps: int = 1000,
+) -> np.ndarray:
+    """Minimize by Newton steps with Cholesky factors, reused while the gradient shrinks fast.
+
+    Parameters
+    ----------
+    value_gradient : callable
+        Maps a vector to the function's value and gradient there.
+    hessian : callable
+        Maps a vector to the (positive definite) Hessian there.
+    start : ndarray of shape (d,)
+        Where to begin.
+    tolerance : float
+        Bound on the gradient norm of the result, positive.
+    max_steps : int
+        Steps after which to give up.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+
+    Raises
+    ------
+    RuntimeError
+        If rounding keeps the gradient norm above `tolerance`.
+    """
+    theta = np.array(start, dtype=np.float64)
+    value, gradient = value_gradient(theta)
+    size, factor, fresh = float(np.linalg.norm(gradient)), None, False
+    for step in range(max_steps):
+        if size <= tolerance:
+            return theta
+        if factor is None:
+            factor, fresh = cho_factor(hessian(theta), lower=True, check_finite=False), True
+        found = _line_search(value_gradient, theta, value, gradient, cho_solve(factor, gradient))
+        if found is None:
+            if fresh:
+                raise RuntimeError(BREAKDOWN.format(tolerance=tolerance, reached=size, steps=step))
+            factor = None  # an outdated factor may be to blame
+            continue
+        theta, value, gradient = found
+        before, size = size, float(np.linalg.norm(gradient))
+        fresh = False
+        if size > FAST_CONTRACTION * before:
+            factor = None
+    raise RuntimeError(BREAKDOWN.format(tolerance=tolerance, reached=size, steps=max_steps))
+
+
+def minimize_lbfgs(
+    value_gradient: ValueGradient,
+    start: np.ndarray,
+    *,
+    tolerance: float,
+    max_steps: int = 100_000,
+    memory: int = 20,
+) -> np.ndarray:
+    """Minimize by limited-memory BFGS, for dimensions where a Hessian does not fit.
+
+    Parameters
+    ----------
+    value_gradient, start, tolerance, max_steps
+        As in :func:`minimize_newton`.
+    memory : int
+        Number of past steps kept.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+
+    Raises
+    ------
+    RuntimeError
+        If rounding keeps the gradient norm above `tolerance`.
+    """
+    theta = np.array(start, dtype=np.float64)
+    value, gradient = value_gradient(theta)
+    past: list[tuple[np.ndarray, np.ndarray, float]] = []
+    for step in range(max_steps):
+        size = float(np.linalg.norm(gradient))
+        if size <= tolerance:
+            return theta
+        found = _line_search(value_gradient, theta, value, gradient, _two_loop(gradient, past))
+        if found is None:
+            if not past:
+                raise RuntimeError(BREAKDOWN.format(tolerance=tolerance, reached=size, steps=step))
+            past.clear()  # start again from steepest descent
+            continue
+        moved, change = found[0] - theta, found[2] - gradient
+        inner = float(moved @ change)
+        if inner > 0.0:  # strong convexity, up to rounding
+            past.append((moved, change, 1.0 / inner))
+            del past[:-memory]
+        theta, value, gradient = found
+    raise RuntimeError(BREAKDOWN.format(tolerance=tolerance, reached=size, steps=max_steps))
+
+
+def _two_loop(gradient: np.ndarray, past: list[tuple[np.ndarray, np.ndarray, float]]) -> np.ndarray:
+    """Return the approximate Newton step (Nocedal and Wright, Algorithm 7.4)."""
+    direction = gradient.copy()
+    if not past:
+        return direction / max(1.0, float(np.linalg.norm(gradient)))
+    weights = []
+    for moved, change, inverse in reversed(past):
+        weight = inverse * float(moved @ direction)
+        direction -= weight * change
+        weights.append(weight)
+    moved, change, inverse = past[-1]
+    direction /= inverse * float(change @ change)
+    for (moved, change, inverse), weight in zip(past, reversed(weights), strict=True):
+        direction += (weight - inverse * float(change @ direction)) * moved
+    return direction
+
+
+def _line_search(
+    value_gradient: ValueGradient,
+    theta: np.ndarray,
+    value: float,
+    gradient: np.ndarray,
+    direction: np.ndarray,
+) -> tuple[np.ndarray, float, np.ndarray] | None:
+    """Step against `direction`, halving until value or (near the end) gradient norm falls."""
+    slope = float(gradient @ direction)
+    if not slope > 0.0:
+        return None
+    size = float(np.linalg.norm(gradient))
+    near = slope <= VALUE_RESOLUTION * (1.0 + abs(value))
+    length = 1.0
+    while length >= SMALLEST_STEP:
+        trial = theta - length * direction
+        new_value, new_gradient = value_gradient(trial)
+        if np.isfinite(new_value):
+            falls = new_value <= value - SUFFICIENT_DECREASE * length * slope
+            if falls or (near and np.linalg.norm(new_gradient) < size):
+                return trial, new_value, new_gradient
+        length *= 0.5
+    return None
