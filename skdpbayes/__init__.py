@@ -20,6 +20,7 @@ __getattr__, __dir__, __all__ = attach(
         "RowNormClipper": "preprocessing",
     },
     submodules=[
+        "conjugate",
         "datasets",
         "exceptions",
         "models",

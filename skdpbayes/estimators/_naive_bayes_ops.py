@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["DrawPlan", "draw_tables", "plan_draw"]
 
 # Sweeps of the pairwise sampler for tables of more than two values; fixed, so it reveals nothing.
-_SWEEPS = 200
+_SWEEPS = 50
 CONVERGED = "the samplers of tables with more than two values have converged"
 
 

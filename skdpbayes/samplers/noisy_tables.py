@@ -119,8 +119,12 @@ def sample_noisy_tables(
         for c in range(n_classes)
     ]
     n_draws = class_uniforms.shape[0]
-    classes = _class_totals(tables, n_total, log_noise, bin_width)
-    totals = classes.draw(np.full(n_draws, n_total // bin_width), class_uniforms[:, :, None])
+    all_records = np.full(n_draws, n_total // bin_width)
+    if n_classes == 1:
+        totals = all_records[:, None]
+    else:
+        classes = _class_totals(tables, n_total, log_noise, bin_width)
+        totals = classes.draw(all_records, class_uniforms[:, :, None])
     counts = np.empty((n_draws, n_classes, sum(t.shape[1] for t in tables)), dtype=np.int64)
     for c in range(n_classes):
         start = 0

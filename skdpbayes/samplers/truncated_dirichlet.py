@@ -14,7 +14,9 @@ from numba import njit
 
 __all__ = ["sample_truncated_dirichlet"]
 
-_GRID_POINTS = 2048
+# The log-density is interpolated on so many points: many for a single exact draw, few within a
+# chain, whose own error is larger.
+_FINE, _COARSE = 4096, 512
 # A log-concave density is negligible 12 standard deviations, or 45 decay lengths, from its mode.
 _DEVIATIONS, _DECAYS = 12.0, 45.0
 
@@ -48,6 +50,7 @@ def sample_truncated_dirichlet(
 def _gibbs(parameter: np.ndarray, floor: float, uniforms: np.ndarray) -> np.ndarray:
     n_rows, n_values = parameter.shape
     theta = np.ones((n_rows, n_values))
+    log_density = np.empty(_FINE if n_values == 2 else _COARSE)
     for r in range(n_rows):
         free = 1.0 - n_values * floor
         theta[r] = floor + free * parameter[r] / parameter[r].sum()
@@ -57,7 +60,9 @@ def _gibbs(parameter: np.ndarray, floor: float, uniforms: np.ndarray) -> np.ndar
                     u = uniforms[r, sweep, j]
                     k = (j + 1 + int(u[0] * (n_values - 1))) % n_values
                     total = theta[r, j] + theta[r, k]
-                    share = _truncated_beta(parameter[r, j], parameter[r, k], floor / total, u[1])
+                    share = _truncated_beta(
+                        parameter[r, j], parameter[r, k], floor / total, u[1], log_density
+                    )
                     theta[r, j] = total * share
                     theta[r, k] = total - theta[r, j]
     return theta
@@ -69,7 +74,9 @@ def _log_beta(a: float, b: float, x: float) -> float:
 
 
 @njit(cache=True)
-def _truncated_beta(a: float, b: float, low: float, uniform: float) -> float:
+def _truncated_beta(
+    a: float, b: float, low: float, uniform: float, log_density: np.ndarray
+) -> float:
     """Draw from Beta(a, b) on [low, 1 - low], its log-density interpolated on a fine grid."""
     high = 1.0 - low
     if high <= low:
@@ -87,19 +94,17 @@ def _truncated_beta(a: float, b: float, low: float, uniform: float) -> float:
             spread = min(spread, _DECAYS / slope)
         if a >= 1.0 and b >= 1.0:  # log-concave: nothing beyond the window
             first, last = max(low, inside - spread), min(high, inside + spread)
-    step = (last - first) / (_GRID_POINTS - 1)
-    top = -np.inf
-    for i in range(_GRID_POINTS):
-        top = max(top, _log_beta(a, b, first + i * step))
+    size = log_density.shape[0]
+    step = (last - first) / (size - 1)
+    for i in range(size):
+        log_density[i] = _log_beta(a, b, first + i * step)
+    log_density -= log_density.max()
     total = 0.0
-    for i in range(_GRID_POINTS - 1):
-        left = _log_beta(a, b, first + i * step) - top
-        right = _log_beta(a, b, first + (i + 1) * step) - top
-        total += _segment(left, right)
+    for i in range(size - 1):
+        total += _segment(log_density[i], log_density[i + 1])
     target = uniform * total
-    for i in range(_GRID_POINTS - 1):
-        left = _log_beta(a, b, first + i * step) - top
-        right = _log_beta(a, b, first + (i + 1) * step) - top
+    for i in range(size - 1):
+        left, right = log_density[i], log_density[i + 1]
         mass = _segment(left, right)
         if target < mass:
             rise = right - left

@@ -1,0 +1,26 @@
+"""Private posteriors of one-parameter models, with a known answer to compare everything to.
+
+Each model has ``posterior(data, epsilon, delta, mechanism=...)`` and returns a
+:class:`PrivatePosterior` with ``sample``, ``mean``, ``interval`` and ``privacy_``:
+
+- ``mechanism="laplace"`` adds exact discrete Laplace noise to the sufficient statistics;
+- ``mechanism="gaussian"`` adds exact discrete Gaussian noise (``delta > 0``);
+- ``mechanism="ops"`` releases one draw from a tempered posterior.
+"""
+
+from __future__ import annotations
+
+from skdpbayes._lazy import attach
+
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    names={
+        "BetaBernoulli": "counts",
+        "DirichletCategorical": "counts",
+        "GammaPoisson": "rates",
+        "LogitNormalBernoulli": "logit_normal",
+        "NormalMean": "normal",
+        "NormalMeanVariance": "normal",
+        "PrivatePosterior": "release",
+    },
+)

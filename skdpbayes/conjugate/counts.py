@@ -1,0 +1,282 @@
+"""Bernoulli and categorical data."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.special import betaln
+
+from skdpbayes import randomness, samplers
+from skdpbayes._validation import check_integer, check_real
+from skdpbayes.conjugate.release import (
+    PrivatePosterior,
+    Request,
+    draw_from_log_weights,
+    log_binomial,
+    log_noise_at,
+)
+from skdpbayes.privacy.bounded_range import bounded_range_eta
+from skdpbayes.privacy.events import BoundedRange
+from skdpbayes.privacy.exponential_mechanism import truncated_dirichlet_range
+
+__all__ = ["BetaBernoulli", "DirichletCategorical"]
+
+_SWEEPS = 100
+CONVERGED = "the sampler of the truncated Dirichlet law has converged"
+
+
+def check_binary(data: Any) -> np.ndarray:
+    """Return 0/1 data as integers."""
+    values = np.asarray(data).ravel()
+    if values.size == 0 or not np.isin(values, (0, 1)).all():
+        raise ValueError("data must be a non-empty sequence of zeros and ones.")
+    return values.astype(np.int64)
+
+
+def ops_eta(request: Request) -> float:
+    """Range of the log-density ratio that the budget allows a single draw."""
+    if request.delta > 0.0 and np.isfinite(request.epsilon):
+        return max(request.epsilon, bounded_range_eta(request.epsilon, request.delta))
+    return request.epsilon
+
+
+class BetaBernoulli:
+    r"""Coin flips with a beta prior: :math:`\theta \sim \mathrm{Beta}(a, b)`.
+
+    The only statistic is the number of ones :math:`n_+`: with ``N`` public the zeros follow. One
+    record moves it by at most 1, under both adjacencies (a release of :math:`[n_+, n_-]` has L1
+    sensitivity 2 and doubles the noise).
+
+    With ``mechanism="ops"`` the parameter is restricted to :math:`[a_0, 1 - a_0]`, where
+    :math:`|\log \theta - \log(1-\theta)| \le \Delta = \log((1-a_0)/a_0)`, and the posterior is
+    tempered by :math:`\rho = \varepsilon / (2\Delta)` (``replace_one``) or
+    :math:`\varepsilon/\Delta` (``zero_out``): Foulds et al. 2016, Equations 13-15.
+
+    Parameters
+    ----------
+    a, b : float, default=1.0
+        Prior parameters, > 0.
+    min_probability : float, default=0.05
+        :math:`a_0`, in (0, 1/2); for ``mechanism="ops"`` only.
+
+    Examples
+    --------
+    >>> from skdpbayes.conjugate import BetaBernoulli
+    >>> flips = [0, 1, 1, 0, 1, 1, 1, 0, 1, 1] * 20
+    >>> posterior = BetaBernoulli().posterior(flips, epsilon=1.0, random_state=0)
+    >>> low, high = posterior.interval(0.9, random_state=0)
+    >>> bool(low < 0.7 < high)
+    True
+    """
+
+    def __init__(self, a: float = 1.0, b: float = 1.0, *, min_probability: float = 0.05) -> None:
+        self.a = check_real("a", a, low=0.0, closed="neither")
+        self.b = check_real("b", b, low=0.0, closed="neither")
+        self.min_probability = check_real(
+            "min_probability", min_probability, low=0.0, high=0.5, closed="neither"
+        )
+
+    def posterior(
+        self,
+        data: Any,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        *,
+        mechanism: str = "laplace",
+        adjacency: str = "replace_one",
+        posterior: str = "noise_aware",
+        random_state: Any = None,
+        ledger: Any = None,
+    ) -> PrivatePosterior:
+        """Release the posterior of the probability of a one.
+
+        Parameters
+        ----------
+        data : array-like of 0 and 1
+            One entry a record; their number is public.
+        epsilon, delta : float
+            The budget; ``epsilon=np.inf`` is the non-private posterior.
+        mechanism : {"laplace", "gaussian", "ops"}
+            See the package.
+        adjacency : {"replace_one", "zero_out"}
+            What the guarantee protects.
+        posterior : {"noise_aware", "naive"}
+            Whether the noise is part of the model, or the noisy count, projected to [0, N], is
+            taken for the true one.
+        random_state : int, Generator or None
+            Secure if None.
+        ledger : PrivacyLedger or None
+            Charged before the data are used.
+        """
+        request = Request.check(
+            epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
+        )
+        values = check_binary(data)
+        if mechanism == "ops":
+            return self._one_draw(values, request)
+        scale, event = request.noise_scale(1.0, 1.0)
+        guarantee = request.reserve(event, request.words)
+        noisy = int(request.add_noise(values.sum(keepdims=True), scale)[0])
+        released = {"n_ones": noisy, "n_total": values.size, "noise_scale": scale}
+        if posterior == "naive":
+            log_weights = np.where(
+                np.arange(values.size + 1) == min(max(noisy, 0), values.size), 0.0, -np.inf
+            )
+        else:
+            log_weights = self._log_weights(noisy, values.size, mechanism, scale)
+        draw = partial(_draw_beta, log_weights, self.a, self.b)
+        return PrivatePosterior(guarantee, released, draw)
+
+    def _log_weights(self, noisy: int, n_total: int, mechanism: str, scale: float) -> np.ndarray:
+        """Beta-binomial prior of the true count times the noise."""
+        n = np.arange(n_total + 1)
+        prior = log_binomial(n_total, n) + betaln(n + self.a, n_total - n + self.b)
+        return prior + log_noise_at(mechanism, scale, noisy - n)
+
+    def _one_draw(self, values: np.ndarray, request: Request) -> PrivatePosterior:
+        eta = ops_eta(request)
+        records = 2.0 if request.replaces else 1.0
+        temper = min(1.0, eta / (records * truncated_dirichlet_range(2, self.min_probability)))
+        guarantee = request.reserve(BoundedRange(eta), "one draw from the tempered posterior")
+        generator = randomness.make_generator(request.random_state)
+        ones = int(values.sum())
+        parameter = np.array([[self.a + temper * ones, self.b + temper * (values.size - ones)]])
+        drawn = samplers.sample_truncated_dirichlet(
+            parameter, self.min_probability, generator.random((1, 1, 2, 2))
+        )[:, 0]
+        released = {"draws": drawn, "temperature": 1.0 / temper}
+        return PrivatePosterior(guarantee, released, partial(_first_draws, drawn), drawn.shape[0])
+
+
+def _first_draws(draws: np.ndarray, generator: np.random.Generator, n_draws: int) -> np.ndarray:
+    return draws[:n_draws]
+
+
+def _draw_beta(
+    log_weights: np.ndarray, a: float, b: float, generator: np.random.Generator, n_draws: int
+) -> np.ndarray:
+    n = draw_from_log_weights(generator, log_weights, n_draws)
+    return generator.beta(a + n, b + log_weights.shape[0] - 1 - n)
+
+
+class DirichletCategorical:
+    r"""Categories with a Dirichlet prior: :math:`\theta \sim \mathrm{Dir}(\alpha, ..., \alpha)`.
+
+    The statistics are the counts of the categories. Replacing a record moves two of them by 1 (L1
+    sensitivity 2, squared L2 sensitivity 2), zeroing it out one (1 and 1).
+
+    Parameters
+    ----------
+    n_categories : int
+        Public number of categories, coded 0, 1, ....
+    alpha : float, default=1.0
+        Prior parameter of each category, > 0.
+    min_probability : float, default=None
+        Smallest probability for ``mechanism="ops"``, in (0, 1 / n_categories); None is a tenth of
+        the uniform one.
+    """
+
+    def __init__(
+        self, n_categories: int, alpha: float = 1.0, *, min_probability: float | None = None
+    ) -> None:
+        self.n_categories = check_integer("n_categories", n_categories, low=2)
+        self.alpha = check_real("alpha", alpha, low=0.0, closed="neither")
+        if min_probability is None:
+            min_probability = 0.1 / self.n_categories
+        self.min_probability = check_real(
+            "min_probability", min_probability, low=0.0, high=1.0 / n_categories, closed="neither"
+        )
+
+    def posterior(
+        self,
+        data: Any,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        *,
+        mechanism: str = "laplace",
+        adjacency: str = "replace_one",
+        posterior: str = "noise_aware",
+        random_state: Any = None,
+        ledger: Any = None,
+    ) -> PrivatePosterior:
+        """Release the posterior of the probabilities.
+
+        Parameters
+        ----------
+        data : array-like of int
+            Codes 0, ..., n_categories - 1; their number is public.
+        epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
+            See :meth:`BetaBernoulli.posterior`.
+        """
+        request = Request.check(
+            epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
+        )
+        values = np.asarray(data).ravel()
+        codes = values.astype(np.int64)
+        bad = codes.size == 0 or (codes != values).any()
+        if bad or codes.min() < 0 or codes.max() >= self.n_categories:
+            raise ValueError(f"data must be codes 0, ..., {self.n_categories - 1}; at least one.")
+        if mechanism == "ops":
+            return self._one_draw(codes, request)
+        moved = 2 if request.replaces else 1
+        scale, event = request.noise_scale(float(moved), float(moved))
+        guarantee = request.reserve(event, request.words)
+        counts = np.bincount(codes, minlength=self.n_categories)
+        noisy = request.add_noise(counts, scale)
+        released = {"counts": noisy, "n_total": codes.size, "noise_scale": scale}
+        if posterior == "naive" or scale == 0.0:
+            draw = partial(_draw_dirichlet, np.maximum(noisy, 0) + self.alpha)
+        else:
+            draw = partial(
+                _draw_noisy_dirichlet, noisy, codes.size, self.alpha, ((mechanism, scale),)
+            )
+        return PrivatePosterior(guarantee, released, draw)
+
+    def _one_draw(self, codes: np.ndarray, request: Request) -> PrivatePosterior:
+        eta = ops_eta(request)
+        records = 2.0 if request.replaces else 1.0
+        width = truncated_dirichlet_range(self.n_categories, self.min_probability)
+        temper = min(1.0, eta / (records * width))
+        conditions = (CONVERGED,) if self.n_categories > 2 else ()
+        guarantee = request.reserve(
+            BoundedRange(eta), "one draw from the tempered posterior", conditions
+        )
+        generator = randomness.make_generator(request.random_state)
+        counts = np.bincount(codes, minlength=self.n_categories)
+        sweeps = 1 if self.n_categories == 2 else _SWEEPS
+        drawn = samplers.sample_truncated_dirichlet(
+            temper * counts[None] + self.alpha,
+            self.min_probability,
+            generator.random((1, sweeps, self.n_categories, 2)),
+        )
+        released = {"draws": drawn, "temperature": 1.0 / temper}
+        return PrivatePosterior(guarantee, released, partial(_first_draws, drawn), 1)
+
+
+def _draw_dirichlet(
+    parameter: np.ndarray, generator: np.random.Generator, n_draws: int
+) -> np.ndarray:
+    return generator.dirichlet(parameter, n_draws)
+
+
+def _draw_noisy_dirichlet(
+    noisy: np.ndarray,
+    n_total: int,
+    alpha: float,
+    noise: tuple[tuple[str, float], ...],
+    generator: np.random.Generator,
+    n_draws: int,
+) -> np.ndarray:
+    """Exact: the total is known, so the counts are Dirichlet-multinomial given their noise."""
+    counts = samplers.sample_noisy_tables(
+        [noisy[None]],
+        n_total,
+        alpha,
+        samplers.noise_log_pmf(noise),
+        generator.random((n_draws, 1)),
+        generator.random((n_draws, 1, noisy.shape[0], 2)),
+    )[:, 0]
+    gamma = np.maximum(generator.standard_gamma(counts + alpha), np.finfo(float).tiny)
+    return gamma / gamma.sum(axis=1, keepdims=True)

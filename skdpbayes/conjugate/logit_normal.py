@@ -1,0 +1,147 @@
+"""Coin flips with a normal prior on the log-odds."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logsumexp
+
+from skdpbayes import randomness
+from skdpbayes._validation import check_choice, check_real
+from skdpbayes.conjugate.counts import _first_draws, check_binary
+from skdpbayes.conjugate.release import (
+    PrivatePosterior,
+    Request,
+    draw_from_log_weights,
+    log_binomial,
+    log_noise_at,
+)
+from skdpbayes.exceptions import CalibrationError
+from skdpbayes.privacy.events import GaussianDP
+from skdpbayes.privacy.exponential_mechanism import minami2016_mu
+from skdpbayes.privacy.gdp import gdp_mu
+
+__all__ = ["LogitNormalBernoulli"]
+
+_GRID_POINTS = 2001
+CALIBRATIONS = ("gdp", "minami2016")
+
+
+def allowed_mu(request: Request, calibration: str) -> float:
+    """Gaussian differential privacy that the budget allows, by the tight or the older bound."""
+    if request.delta == 0.0:
+        raise CalibrationError(
+            "mechanism='ops' of this model needs delta > 0: its density has no bounded range; got "
+            "delta=0. Use mechanism='laplace'."
+        )
+    if np.isinf(request.epsilon):
+        return np.inf
+    if calibration == "gdp":
+        return gdp_mu(request.epsilon, request.delta)
+    result = "corollary8" if request.epsilon <= 1.0 else "theorem7"
+    return minami2016_mu(request.epsilon, request.delta, result)
+
+
+class LogitNormalBernoulli:
+    r"""Coin flips with log-odds :math:`z \sim N(0, \tau^2)` (Minami et al. 2016, Example 17).
+
+    The statistic of ``"laplace"`` and ``"gaussian"`` is the number of ones, of sensitivity 1.
+
+    ``mechanism="ops"`` draws once from the density proportional to :math:`\exp(-z^2/(2\tau^2))
+    \prod_i p(x_i \mid z)^\beta` on the whole line, for ``delta > 0``. It is
+    :math:`1/\tau^2`-strongly log-concave, and the log-likelihoods of two records differ by
+    :math:`(x - x') z`, whose slope is at most 1 (for ``zero_out`` the slope :math:`x - \sigma(z)`
+    of one log-likelihood is below 1 as well), so the draw is :math:`\beta\tau`-GDP (Gopi, Lee,
+    Liu 2022) and :math:`\beta = \mu(\varepsilon, \delta)/\tau`, at most 1.
+
+    Parameters
+    ----------
+    prior_scale : float, default=2.0
+        :math:`\tau`, > 0.
+    calibration : {"gdp", "minami2016"}, default="gdp"
+        For ``mechanism="ops"``: the tight bound, or that of Minami et al. for comparison.
+    """
+
+    def __init__(self, prior_scale: float = 2.0, *, calibration: str = "gdp") -> None:
+        self.prior_scale = check_real("prior_scale", prior_scale, low=0.0, closed="neither")
+        self.calibration = check_choice("calibration", calibration, CALIBRATIONS)
+
+    def posterior(
+        self,
+        data: Any,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        *,
+        mechanism: str = "laplace",
+        adjacency: str = "replace_one",
+        posterior: str = "noise_aware",
+        random_state: Any = None,
+        ledger: Any = None,
+    ) -> PrivatePosterior:
+        """Release the posterior of the probability of a one.
+
+        Parameters
+        ----------
+        data : array-like of 0 and 1
+            One entry a record; their number is public.
+        epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
+            See :meth:`BetaBernoulli.posterior`.
+        """
+        request = Request.check(
+            epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
+        )
+        values = check_binary(data)
+        if mechanism == "ops":
+            return self._one_draw(values, request)
+        scale, event = request.noise_scale(1.0, 1.0)
+        guarantee = request.reserve(event, request.words)
+        noisy = int(request.add_noise(values.sum(keepdims=True), scale)[0])
+        released = {"n_ones": noisy, "n_total": values.size, "noise_scale": scale}
+        z = self._grid(values.size)
+        if posterior == "naive" or scale == 0.0:
+            log_density = self._log_density(z, min(max(noisy, 0), values.size), values.size, 1.0)
+        else:
+            log_density = self._noisy_log_density(z, noisy, values.size, mechanism, scale)
+        return PrivatePosterior(guarantee, released, partial(_draw_logit, z, log_density))
+
+    def _grid(self, n_total: int) -> np.ndarray:
+        # The posterior is narrower than the prior and the likelihood peaks within log N.
+        reach = min(8.0 * self.prior_scale, 8.0 * np.sqrt(self.prior_scale) + np.log1p(n_total))
+        return np.linspace(-reach, reach, _GRID_POINTS)
+
+    def _log_density(self, z: np.ndarray, ones: float, n_total: float, temper: float) -> np.ndarray:
+        prior = -0.5 * (z / self.prior_scale) ** 2
+        return prior + temper * (ones * z - n_total * np.logaddexp(0.0, z))
+
+    def _noisy_log_density(
+        self, z: np.ndarray, noisy: int, n_total: int, mechanism: str, scale: float
+    ) -> np.ndarray:
+        """Sum the posterior over the true count, weighted by the noise."""
+        n = np.arange(n_total + 1)
+        weight = log_binomial(n_total, n) + log_noise_at(mechanism, scale, noisy - n)
+        likelihood = np.empty(z.shape)
+        for i, value in enumerate(z):  # one line of the (grid, count) table at a time
+            likelihood[i] = logsumexp(weight + n * value) - n_total * np.logaddexp(0.0, value)
+        return likelihood - 0.5 * (z / self.prior_scale) ** 2
+
+    def _one_draw(self, values: np.ndarray, request: Request) -> PrivatePosterior:
+        mu = allowed_mu(request, self.calibration)
+        temper = min(1.0, mu / self.prior_scale)
+        event = GaussianDP(temper * self.prior_scale)
+        guarantee = request.reserve(event, "one draw from the tempered posterior")
+        generator = randomness.make_generator(request.random_state)
+        z = self._grid(values.size)
+        log_density = self._log_density(z, float(values.sum()), float(values.size), temper)
+        drawn = _draw_logit(z, log_density, generator, 1)
+        released = {"draws": drawn, "temperature": 1.0 / temper}
+        return PrivatePosterior(guarantee, released, partial(_first_draws, drawn), 1)
+
+
+def _draw_logit(
+    z: np.ndarray, log_density: np.ndarray, generator: np.random.Generator, n_draws: int
+) -> np.ndarray:
+    cell = draw_from_log_weights(generator, log_density, n_draws)
+    step = z[1] - z[0]
+    return expit(z[cell] + (generator.random(n_draws) - 0.5) * step)

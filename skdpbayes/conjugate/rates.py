@@ -1,0 +1,170 @@
+"""Counts with a gamma prior on their rate."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.special import gammainc, gammaincinv, gammaln
+
+from skdpbayes import randomness
+from skdpbayes._validation import check_integer, check_real
+from skdpbayes.conjugate.counts import _first_draws, ops_eta
+from skdpbayes.conjugate.release import (
+    PrivatePosterior,
+    Request,
+    draw_from_log_weights,
+    log_noise_at,
+)
+from skdpbayes.privacy.events import BoundedRange
+
+__all__ = ["GammaPoisson"]
+
+
+class GammaPoisson:
+    r"""Bounded counts with rate :math:`\lambda \sim \mathrm{Gamma}(\text{shape}, \text{rate})`.
+
+    The statistic is the sum of the counts, each clipped to [0, max_count]: one record moves it by
+    at most ``max_count`` under both adjacencies.
+
+    With ``mechanism="ops"`` the rate is restricted to ``rate_bounds``. Of two counts, the
+    log-likelihoods differ by :math:`(x - x') \log\lambda` and a constant, so the range is
+    :math:`\text{max\_count} \cdot \log(\lambda_1/\lambda_0)` for ``replace_one`` (attained by 0 and
+    ``max_count``); for ``zero_out`` it is the range of :math:`x \log \lambda - \lambda`, largest
+    over x.
+
+    Parameters
+    ----------
+    max_count : int
+        Public bound on a count, >= 1.
+    shape, rate : float, default=1.0
+        Prior parameters, > 0.
+    rate_bounds : (float, float), default=None
+        Public bounds of the rate for ``mechanism="ops"``; None is (max_count / 100, max_count).
+    """
+
+    def __init__(
+        self,
+        max_count: int,
+        shape: float = 1.0,
+        rate: float = 1.0,
+        *,
+        rate_bounds: tuple[float, float] | None = None,
+    ) -> None:
+        self.max_count = check_integer("max_count", max_count, low=1)
+        self.shape = check_real("shape", shape, low=0.0, closed="neither")
+        self.rate = check_real("rate", rate, low=0.0, closed="neither")
+        low, high = rate_bounds or (self.max_count / 100.0, float(self.max_count))
+        self.rate_bounds = (
+            check_real("rate_bounds", float(low), low=0.0, high=float(high), closed="neither"),
+            check_real("rate_bounds", float(high), low=0.0, closed="neither"),
+        )
+
+    def posterior(
+        self,
+        data: Any,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        *,
+        mechanism: str = "laplace",
+        adjacency: str = "replace_one",
+        posterior: str = "noise_aware",
+        random_state: Any = None,
+        ledger: Any = None,
+    ) -> PrivatePosterior:
+        """Release the posterior of the rate.
+
+        Parameters
+        ----------
+        data : array-like of int
+            Counts >= 0; larger ones than ``max_count`` are clipped. Their number is public.
+        epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
+            See :meth:`BetaBernoulli.posterior`.
+        """
+        request = Request.check(
+            epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
+        )
+        values = np.asarray(data).ravel()
+        counts = values.astype(np.int64)
+        if counts.size == 0 or (counts != values).any() or counts.min() < 0:
+            raise ValueError("data must be counts (whole numbers >= 0), at least one.")
+        counts = np.minimum(counts, self.max_count)
+        if mechanism == "ops":
+            return self._one_draw(counts, request)
+        scale, event = request.noise_scale(
+            float(self.max_count), 1.0 if mechanism == "gaussian" else 0.0, unit=self.max_count
+        )
+        step = scale if mechanism == "laplace" else scale * self.max_count
+        guarantee = request.reserve(event, request.words)
+        noisy = int(request.add_noise(counts.sum(keepdims=True), step)[0])
+        released = {"total": noisy, "n_total": counts.size, "noise_scale": step}
+        top = self.max_count * counts.size
+        if posterior == "naive" or step == 0.0:
+            first, log_weights = min(max(noisy, 0), top), np.zeros(1)
+        else:
+            first, log_weights = self._log_weights(noisy, counts.size, top, mechanism, step)
+        draw = partial(_draw_gamma, first, log_weights, self.shape, self.rate + counts.size)
+        return PrivatePosterior(guarantee, released, draw)
+
+    def _log_weights(
+        self, noisy: int, n_total: int, top: int, mechanism: str, scale: float
+    ) -> tuple[int, np.ndarray]:
+        """Negative-binomial prior of the true sum times the noise, where it matters."""
+        reach = int(np.ceil((40.0 if mechanism == "laplace" else 9.0) * scale)) + 1
+        center = min(max(noisy, 0), top)
+        s = np.arange(max(0, center - reach), min(top, center + reach) + 1)
+        share = n_total / (n_total + self.rate)
+        prior = gammaln(s + self.shape) - gammaln(s + 1.0) + s * np.log(share)
+        return int(s[0]), prior + log_noise_at(mechanism, scale, noisy - s)
+
+    def _one_draw(self, counts: np.ndarray, request: Request) -> PrivatePosterior:
+        low, high = self.rate_bounds
+        if request.replaces:
+            width = self.max_count * np.log(high / low)
+        else:
+            width = _largest_range(self.max_count, low, high)
+        eta = ops_eta(request)
+        temper = min(1.0, eta / width)
+        guarantee = request.reserve(BoundedRange(eta), "one draw from the tempered posterior")
+        generator = randomness.make_generator(request.random_state)
+        shape = self.shape + temper * counts.sum()
+        rate = self.rate + temper * counts.size
+        drawn = _truncated_gamma(shape, rate, low, high, generator.random(1))
+        released = {"draws": drawn, "temperature": 1.0 / temper}
+        return PrivatePosterior(guarantee, released, partial(_first_draws, drawn), 1)
+
+
+def _largest_range(max_count: int, low: float, high: float) -> float:
+    """Range of ``x log(lam) - lam`` over [low, high], the largest over x in 0..max_count."""
+    x = np.arange(max_count + 1.0)
+    ends = np.stack([x * np.log(low) - low, x * np.log(high) - high])
+    peak = np.clip(x, low, high)
+    return float((x * np.log(peak) - peak - ends.min(axis=0)).max())
+
+
+def _truncated_gamma(
+    shape: float, rate: float, low: float, high: float, uniforms: np.ndarray
+) -> np.ndarray:
+    """Invert the distribution function of a gamma law on [low, high]."""
+    below, above = gammainc(shape, rate * low), gammainc(shape, rate * high)
+    if above - below > 1e-10:
+        drawn = gammaincinv(shape, below + uniforms * (above - below)) / rate
+        return np.clip(drawn, low, high)
+    # All mass beyond an end: there the density falls exponentially, by its slope.
+    grid = np.linspace(low, high, 200_001)
+    log_density = (shape - 1.0) * np.log(grid) - rate * grid
+    cumulative = np.cumsum(np.exp(log_density - log_density.max()))
+    return grid[np.searchsorted(cumulative, uniforms * cumulative[-1])]
+
+
+def _draw_gamma(
+    first: int,
+    log_weights: np.ndarray,
+    shape: float,
+    rate: float,
+    generator: np.random.Generator,
+    n_draws: int,
+) -> np.ndarray:
+    total = first + draw_from_log_weights(generator, log_weights, n_draws)
+    return generator.standard_gamma(shape + total) / rate

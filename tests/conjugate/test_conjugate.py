@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.integrate import quad
+
+from skdpbayes import PrivacyLedger
+from skdpbayes.conjugate import (
+    BetaBernoulli,
+    DirichletCategorical,
+    GammaPoisson,
+    LogitNormalBernoulli,
+    NormalMean,
+    NormalMeanVariance,
+)
+from skdpbayes.exceptions import BudgetExceededError, CalibrationError
+from skdpbayes.privacy import gdp_mu
+
+RNG = np.random.default_rng(0)
+CASES = [
+    (BetaBernoulli(), RNG.integers(2, size=300)),
+    (DirichletCategorical(4), RNG.integers(4, size=300)),
+    (GammaPoisson(10), RNG.poisson(3.0, size=300)),
+    (LogitNormalBernoulli(), RNG.integers(2, size=300)),
+    (NormalMean((-3, 3), 1.0), RNG.normal(0.5, 1, size=300)),
+    (NormalMeanVariance((-3, 3)), RNG.normal(0.5, 1, size=300)),
+]
+each_model = pytest.mark.parametrize(("model", "data"), CASES, ids=lambda v: type(v).__name__)
+
+
+@each_model
+@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+@pytest.mark.parametrize(("mechanism", "delta"), [("laplace", 0.0), ("gaussian", 1e-4)])
+def test_posterior_states_its_price_and_is_reproducible(model, data, mechanism, delta, adjacency):
+    first, second = (
+        model.posterior(data, 0.5, delta, mechanism=mechanism, adjacency=adjacency, random_state=3)
+        for _ in range(2)
+    )
+    claim = first.privacy_
+    assert (claim.epsilon, claim.delta, claim.adjacency) == (0.5, delta, adjacency)
+    assert claim.delta_at(0.5) <= delta
+    assert claim.delta_at(0.25) > delta  # and not much more private than it says
+    np.testing.assert_array_equal(first.sample(50, 1), second.sample(50, 1))
+    copy = pickle.loads(pickle.dumps(first))
+    np.testing.assert_array_equal(copy.sample(5, 1), first.sample(5, 1))
+    low, high = first.interval(0.9, random_state=0)
+    assert np.all(low < high)
+    assert np.all(np.isfinite(first.mean(random_state=0)))
+
+
+@each_model
+def test_infinite_epsilon_is_the_plain_posterior(model, data):
+    draws = model.posterior(data, np.inf, random_state=0).sample(20_000, 0)
+    n = data.size
+    if isinstance(model, BetaBernoulli):
+        exact = stats.beta(1 + data.sum(), 1 + n - data.sum())
+    elif isinstance(model, DirichletCategorical):
+        draws = draws[:, 0]
+        exact = stats.beta(1 + np.sum(data == 0), 3 + np.sum(data != 0))
+    elif isinstance(model, GammaPoisson):
+        exact = stats.gamma(1 + np.minimum(data, 10).sum(), scale=1 / (1 + n))
+    elif isinstance(model, NormalMean):
+        precision = 1 / 36 + n
+        exact = stats.norm(np.clip(data, -3, 3).sum() / precision, precision**-0.5)
+    elif isinstance(model, NormalMeanVariance):
+        clipped = np.clip(data, -3, 3)
+        draws = draws[:, 0]
+        exact = stats.t(n - 1, clipped.mean(), np.sqrt(clipped.var() / (n - 1)))
+    else:
+        z = np.log(draws / (1 - draws))
+        density = lambda v: math.exp(  # noqa: E731
+            -(v**2) / 8 + data.sum() * v - n * np.logaddexp(0, v) + n * math.log(2)
+        )
+        total = quad(density, -8, 8, points=[0])[0]
+        cut = float(np.median(z))
+        assert quad(density, -8, cut, points=[0])[0] / total == pytest.approx(0.5, abs=0.02)
+        return
+    assert stats.kstest(draws, exact.cdf).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize("kind", ["beta", "dirichlet", "gamma", "normal"])
+def test_noise_aware_intervals_cover_and_naive_ones_do_not(kind, epsilon):
+    rng = np.random.default_rng(7)
+    n, repeats = 60, 250
+    hits = {"noise_aware": [], "naive": []}
+    for seed in range(repeats):
+        if kind == "beta":
+            truth = rng.beta(1, 1)
+            model, data = BetaBernoulli(), rng.random(n) < truth
+        elif kind == "dirichlet":
+            theta = rng.dirichlet(np.ones(3))
+            truth, model, data = theta[0], DirichletCategorical(3), rng.choice(3, n, p=theta)
+        elif kind == "gamma":
+            truth = rng.gamma(2.0, 2.0)
+            model, data = GammaPoisson(40, 2.0, 0.5), rng.poisson(truth, n)
+        else:
+            truth = rng.normal(0, 1)
+            model = NormalMean((-8, 8), 1.0, prior_mean=0.0, prior_scale=1.0)
+            data = rng.normal(truth, 1, n)
+        for name, found in hits.items():
+            draws = model.posterior(data, epsilon, posterior=name, random_state=seed).sample(400, 1)
+            draws = draws[:, 0] if kind == "dirichlet" else draws
+            low, high = np.quantile(draws, [0.05, 0.95])
+            found.append(low <= truth <= high)
+    # 250 intervals: standard error 0.019; 0.9 +- 3 standard errors.
+    assert 0.843 < np.mean(hits["noise_aware"]) < 0.957
+    if epsilon == 0.1:
+        assert np.mean(hits["naive"]) < 0.8
+
+
+def test_one_count_with_a_public_total_has_sensitivity_one():
+    data = RNG.integers(2, size=100)
+    for adjacency in ("replace_one", "zero_out"):
+        released = BetaBernoulli().posterior(data, 0.5, adjacency=adjacency, random_state=0)
+        assert released.released_["noise_scale"] == pytest.approx(2.0)
+    two = DirichletCategorical(2).posterior(data, 0.5, random_state=0)
+    assert two.released_["noise_scale"] == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("k", "floor", "temperature"), [(2, 0.2, 2.7725887222), (2, 0.05, 5.8888779583)]
+)
+def test_temperature_of_the_truncated_beta(k, floor, temperature):
+    data = RNG.integers(k, size=50)
+    model = BetaBernoulli(min_probability=floor)
+    one = model.posterior(data, 1.0, mechanism="ops", random_state=0)
+    assert one.released_["temperature"] == pytest.approx(temperature, rel=1e-9)
+    zero = model.posterior(data, 1.0, mechanism="ops", adjacency="zero_out", random_state=0)
+    assert zero.released_["temperature"] == pytest.approx(temperature / 2, rel=1e-9)
+
+
+def test_temperature_of_the_truncated_dirichlet():
+    model = DirichletCategorical(10, min_probability=0.001)
+    one = model.posterior(RNG.integers(10, size=50), 1.0, mechanism="ops", random_state=0)
+    assert one.released_["temperature"] == pytest.approx(13.7974290687, rel=1e-9)
+    assert one.privacy_.conditions
+
+
+def _log_ratio_range(log_likelihood, grid, records):
+    """Largest range over the grid of the difference of two records' log-likelihoods."""
+    values = np.array([log_likelihood(x, grid) for x in records])
+    gaps = values[:, None] - values[None]
+    return (gaps.max(axis=2) - gaps.min(axis=2)).max(), (
+        values.max(axis=1) - values.min(axis=1)
+    ).max()
+
+
+def test_ranges_behind_ops_hold_and_are_tight():
+    grid = np.linspace(0.05, 0.95, 2001)
+    replaced, zeroed = _log_ratio_range(
+        lambda x, t: x * np.log(t) + (1 - x) * np.log1p(-t), grid, [0, 1]
+    )
+    delta = math.log(0.95 / 0.05)
+    assert replaced == pytest.approx(2 * delta)
+    assert zeroed == pytest.approx(delta)
+    model = GammaPoisson(6, rate_bounds=(0.5, 8.0))
+    grid = np.geomspace(0.5, 8.0, 4001)
+    replaced, zeroed = _log_ratio_range(lambda x, lam: x * np.log(lam) - lam, grid, range(7))
+    data = np.arange(7)
+    for adjacency, width in (("replace_one", replaced), ("zero_out", zeroed)):
+        one = model.posterior(data, 1.0, mechanism="ops", adjacency=adjacency, random_state=0)
+        assert one.released_["temperature"] == pytest.approx(width, rel=1e-6)
+
+
+def test_normal_mean_draw_is_exactly_gaussian_private():
+    model = NormalMean((0.0, 1.0), 0.3, prior_scale=0.5)
+    n, mu = 40, gdp_mu(1.0, 1e-5)
+    rho = model.temper(n, mu)
+    precision = 1 / 0.25 + rho * n / 0.09
+    shift = rho * 1.0 / 0.09 / precision
+    assert shift * math.sqrt(precision) == pytest.approx(mu)
+    older = NormalMean((0.0, 1.0), 0.3, prior_scale=0.5, calibration="minami2016")
+    assert older.temper(n, mu) < rho
+    released = model.posterior(np.full(n, 0.4), 1.0, 1e-5, mechanism="ops", random_state=0)
+    assert released.privacy_.event.mu == pytest.approx(mu, rel=1e-9)
+
+
+def test_logit_normal_gdp_beats_the_older_bound():
+    data = RNG.integers(2, size=200)
+    kwargs = {"epsilon": 1.0, "delta": 1e-5, "mechanism": "ops", "random_state": 0}
+    tight = LogitNormalBernoulli(2.0).posterior(data, **kwargs)
+    older = LogitNormalBernoulli(2.0, calibration="minami2016").posterior(data, **kwargs)
+    ratio = older.released_["temperature"] / tight.released_["temperature"]
+    assert ratio == pytest.approx(1.3138839893, rel=1e-6)
+
+
+def test_ops_sells_one_draw():
+    released = BetaBernoulli().posterior([0, 1, 1], mechanism="ops", random_state=0)
+    assert released.sample(1).shape == (1,)
+    with pytest.raises(ValueError, match="n_samples=2"):
+        released.sample(2)
+    with pytest.raises(ValueError, match="interval"):
+        released.interval()
+
+
+def test_bad_input_is_named(tmp_path):
+    with pytest.raises(ValueError, match="zeros and ones"):
+        BetaBernoulli().posterior([0, 2])
+    with pytest.raises(ValueError, match=r"codes 0, \.\.\., 2"):
+        DirichletCategorical(3).posterior([0, 3])
+    with pytest.raises(ValueError, match="counts"):
+        GammaPoisson(3).posterior([-1])
+    with pytest.raises(ValueError, match="epsilon"):
+        BetaBernoulli().posterior([0, 1], 0.0)
+    with pytest.raises(ValueError, match="mechanism"):
+        BetaBernoulli().posterior([0, 1], mechanism="staircase")
+    with pytest.raises(CalibrationError, match="delta > 0"):
+        BetaBernoulli().posterior([0, 1], mechanism="gaussian")
+    with pytest.raises(CalibrationError, match="delta > 0"):
+        LogitNormalBernoulli().posterior([0, 1], mechanism="ops")
+    with pytest.raises(ValueError, match="low < high"):
+        NormalMean((1.0, 1.0), 1.0)
+    ledger = PrivacyLedger(tmp_path / "budget.sqlite", epsilon=1.0)
+    BetaBernoulli().posterior([0, 1], 0.9, ledger=ledger)
+    with pytest.raises(BudgetExceededError):
+        BetaBernoulli().posterior([0, 1], 0.9, ledger=ledger)
