@@ -49,7 +49,52 @@ def census_codes(n_samples: int) -> Data:
     return tuple(train_test_split(X, y, test_size=0.25, random_state=0))
 
 
-DEMOS: list[Demo] = []
+@dataclass(frozen=True)
+class EventLogDemo(Demo):
+    """An event log: the labels are the cells of the events, the score is how many states match."""
+
+    def fit(self, X: Any, y: Any, epsilon: float, seed: int | None) -> Any:
+        """Fit the estimator with the events in their cells."""
+        make = getattr(skdpbayes, self.estimator)
+        groups, times = np.divmod(y, EVENT_TIMES)
+        return make(epsilon=epsilon, random_state=seed, **self.params).fit(
+            X, times=times, groups=groups
+        )
+
+
+EVENT_GROUPS, EVENT_TIMES = 5, 24
+
+
+def event_log(n_samples: int) -> Data:
+    """Events of groups and times whose fields follow three hidden states."""
+    per_cell = n_samples // (EVENT_GROUPS * EVENT_TIMES)
+    log = datasets.make_event_log(
+        EVENT_GROUPS, EVENT_TIMES, per_cell, categories=(6, 4), random_state=0
+    )
+    return log.data, None, log.groups * EVENT_TIMES + log.times, log.states
+
+
+def matched_states(fitted: Any, X: Any, states: Any) -> float:
+    """Share of the cells whose state is found, the states being named as the truth names them."""
+    from skdpbayes.samplers import match_states
+
+    names = match_states(fitted.states_, states, int(max(fitted.n_states, states.max() + 1)))
+    return float(np.mean(names[fitted.states_] == states))
+
+
+DEMOS: list[Demo] = [
+    Demo(
+        "LaplaceNaiveBayes",
+        census_codes,
+        {"distribution": "categorical", "categories": (7, 7, 6, 5, 4, 6, 4, 3)},
+    ),
+    EventLogDemo(
+        "PrivateHMM",
+        event_log,
+        {"categories": (6, 4), "n_times": EVENT_TIMES, "group_labels": range(EVENT_GROUPS)},
+        matched_states,
+    ),
+]
 
 
 @dataclass(frozen=True)

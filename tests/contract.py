@@ -24,6 +24,7 @@ from skdpbayes import (
     ObjPertLogisticRegression,
     OPSLinearSVC,
     OPSLogisticRegression,
+    PrivateHMM,
 )
 
 
@@ -49,6 +50,8 @@ class Case:
     """Checks a fit at epsilon=inf against the non-private model: (fitted, X, y)."""
     params: dict[str, Any] = field(default_factory=dict)
     """Parameters of every fit here, e.g. the public label set."""
+    bytes_per_record: int = 0
+    """By how much the release grows with a record, where each is a step of a public sequence."""
 
     @property
     def name(self) -> str:
@@ -94,6 +97,39 @@ def same_as_logistic_regression(fitted: BaseEstimator, X: Any, y: Any) -> None:
     np.testing.assert_allclose(np.column_stack([fitted.coef_, fitted.intercept_]), expected, 1e-6)
 
 
+def event_rows(n_samples: int = 120, seed: int = 0) -> tuple[Any, Any]:
+    """Integer codes of a hidden chain of two states, a row a step; the labels are not used."""
+    rng = np.random.default_rng(seed)
+    state = np.cumsum(rng.random(n_samples) < 0.1) % 2
+    first = np.where(rng.random(n_samples) < 0.9, state, 2)
+    second = np.where(rng.random(n_samples) < 0.8, state, 1 - state)
+    return np.column_stack([first, second]), first
+
+
+def states_of_exact_counts(fitted: BaseEstimator, X: Any, y: Any) -> None:
+    """Without noise: the exact counts, and the smoothing recursion run in plain NumPy."""
+    one_hot = np.concatenate([X[:, :1] == np.arange(3), X[:, 1:] == np.arange(2)], axis=1)
+    np.testing.assert_array_equal(fitted.released_counts_, one_hot)
+    draws = fitted.sample_posterior()
+    total = np.zeros((len(X), 2))
+    chosen = np.linspace(0, len(draws["start"]) - 1, 100).round().astype(int)
+    for start, transition, emission in zip(*(draws[k][chosen] for k in draws), strict=True):
+        like = np.exp(one_hot @ np.log(emission).T)
+        forward, backward = [start * like[0]], [np.ones(2)]
+        for row in like[1:]:
+            forward.append(forward[-1] @ transition * row)
+            forward[-1] /= forward[-1].sum()
+        for row in like[:0:-1]:
+            backward.append(transition @ (row * backward[-1]))
+            backward[-1] /= backward[-1].sum()
+        smooth = np.array(forward) * np.array(backward[::-1])
+        total += smooth / smooth.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(fitted.predict_proba(X), total / 100, atol=1e-9)
+    # Draws of the states and their exact smoothing under the same draws agree.
+    np.testing.assert_allclose(fitted.state_proba_, total / 100, atol=0.25)
+    assert abs(fitted.state_proba_ - total / 100).mean() < 0.05
+
+
 DRAWS = frozenset({"coef_", "intercept_", "_coef_draws", "_intercept_draws"})
 
 CASES: list[Case] = [
@@ -119,5 +155,22 @@ CASES: list[Case] = [
             }
         ),
         parity=same_as_bernoulli_nb,
+    ),
+    Case(
+        PrivateHMM,
+        frozenset(
+            {
+                "released_counts_",
+                "states_",
+                "state_proba_",
+                "_start_draws",
+                "_transition_draws",
+                "_emission_draws",
+            }
+        ),
+        data=event_rows,
+        parity=states_of_exact_counts,
+        params={"n_states": 2, "categories": (3, 2), "n_iter": 60, "burn_in": 30},
+        bytes_per_record=8 * (5 + 1 + 2),  # released counts, state and its probabilities
     ),
 ]

@@ -1,0 +1,234 @@
+r"""The Gibbs sampler of `PrivateHMM`, run on what was released.
+
+One sweep redraws, each given the rest,
+
+- the emissions :math:`\theta_{kd} \sim \mathrm{Dir}(\alpha + N_{kd})` from the counts of the steps
+  in state k,
+- the start and transition probabilities from the moves between states (or they are integrated
+  out),
+- all states and true counts jointly: the states with the counts summed out, then the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from skdpbayes import models, samplers
+from skdpbayes.estimators._hmm_evidence import Evidence
+from skdpbayes.estimators._hmm_grid import Grid
+
+__all__ = ["Draws", "Prior", "combine_chains", "run_chain"]
+
+# Starts that a chain tries, and the sweeps after which it keeps the likeliest one.
+_N_STARTS = 6
+_START_SWEEPS = 8
+_SMOOTHING = (1, 3, 9)  # steps averaged before seeds are chosen: noise hides single steps
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Dirichlet parameters and sizes of the model; public."""
+
+    n_states: int
+    begin: np.ndarray
+    alpha_emission: float
+    alpha_transition: float
+    stickiness: float
+    state_sampler: str
+
+    @property
+    def transition_parameter(self) -> np.ndarray:
+        """Dirichlet parameters of the transition rows."""
+        base = np.full((self.n_states, self.n_states), float(self.alpha_transition))
+        return base + self.stickiness * np.eye(self.n_states)
+
+
+@dataclass
+class Draws:
+    """Posterior draws, first axis the draw."""
+
+    start: np.ndarray
+    transition: np.ndarray
+    emission: np.ndarray
+    states: np.ndarray
+    log_likelihood: np.ndarray
+
+    def renamed(self, names: np.ndarray) -> Draws:
+        """Return the draws with the states of draw i renamed by ``names[i]``."""
+        old = np.argsort(names, axis=1)  # old[i, new] = the old name
+        rows = np.arange(names.shape[0])[:, None]
+        return Draws(
+            self.start[rows, old],
+            self.transition[rows[:, :, None], old[:, :, None], old[:, None, :]],
+            self.emission[rows, old],
+            np.take_along_axis(names, self.states.astype(np.int64), axis=1),
+            self.log_likelihood,
+        )
+
+
+@dataclass
+class _State:
+    states: np.ndarray
+    counts: np.ndarray
+    log_likelihood: float = -np.inf
+    start: np.ndarray | None = None
+    transition: np.ndarray | None = None
+    emission: np.ndarray | None = None
+
+
+def run_chain(
+    evidence: Evidence,
+    features: np.ndarray,
+    grid: Grid,
+    prior: Prior,
+    sweeps: Iterable[int],
+    burn_in: int,
+    generator: np.random.Generator,
+) -> Draws:
+    """Run one chain and keep the draws after ``burn_in`` sweeps.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        The reading of the release.
+    features : float array of shape (n_steps, n_values)
+        The release as fractions of each field, to choose starting states by.
+    grid, prior
+        The public layout and the model.
+    sweeps : iterable of int
+        Sweep numbers, 0, 1, ...
+    burn_in : int
+        Draws of the first sweeps are dropped.
+    generator : numpy.random.Generator
+        Source of randomness.
+    """
+    evidence, state = _best_start(evidence, features, grid, prior, generator)
+    kept = []
+    small = np.int8 if prior.n_states <= 127 else np.int64
+    for sweep in sweeps:
+        state = _sweep(evidence, state, grid, prior, generator)
+        if sweep >= burn_in:
+            kept.append(
+                (
+                    state.start,
+                    state.transition,
+                    state.emission,
+                    state.states.astype(small),
+                    state.log_likelihood,
+                )
+            )
+    return Draws(*(np.array(column) for column in zip(*kept, strict=True)))
+
+
+def _sweep(
+    evidence: Evidence,
+    state: _State,
+    grid: Grid,
+    prior: Prior,
+    generator: np.random.Generator,
+) -> _State:
+    totals = models.count_emissions(state.counts, state.states, prior.n_states)
+    emission = samplers.normalize_gammas(
+        generator.standard_gamma(totals + prior.alpha_emission), prior.begin
+    )
+    start, transition = draw_transitions(state.states, grid, prior, generator)
+    log_like = evidence.log_likelihood(emission)
+    uniforms = generator.random(grid.n_steps)
+    starts = grid.starts
+    if prior.state_sampler == "ffbs":
+        states, log_likelihood = samplers.sample_states_ffbs(
+            log_like, starts, start, transition, uniforms
+        )
+    else:
+        states = samplers.sweep_states_collapsed(
+            state.states,
+            log_like,
+            starts,
+            float(prior.alpha_transition),
+            prior.transition_parameter,
+            uniforms,
+        )
+        chains = models.chain_log_likelihood(log_like, starts, start, transition)
+        log_likelihood = float(chains.sum())
+    counts = evidence.counts(states, emission, generator)
+    return _State(states, counts, log_likelihood, start, transition, emission)
+
+
+def draw_transitions(
+    states: np.ndarray, grid: Grid, prior: Prior, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the start and transition probabilities given the states."""
+    first, moves = samplers.count_transitions(states, grid.starts, prior.n_states)
+    whole = np.array([0, prior.n_states])
+    start = generator.standard_gamma(first + prior.alpha_transition)
+    rows = generator.standard_gamma(moves + prior.transition_parameter)
+    return samplers.normalize_gammas(start, whole), samplers.normalize_gammas(rows, whole)
+
+
+def _best_start(
+    evidence: Evidence,
+    features: np.ndarray,
+    grid: Grid,
+    prior: Prior,
+    generator: np.random.Generator,
+) -> tuple[Evidence, _State]:
+    """Try several starts for a few sweeps each and go on from the likeliest."""
+    best: tuple[Evidence, _State] | None = None
+    n_starts = _N_STARTS if prior.n_states > 1 else 1
+    for attempt in range(n_starts):
+        reading = evidence.fresh()
+        width = _SMOOTHING[attempt % len(_SMOOTHING)]
+        states = seed_states(features, grid, prior.n_states, width, generator)
+        state = _State(states, features * 100.0)
+        for _ in range(_START_SWEEPS):
+            state = _sweep(reading, state, grid, prior, generator)
+        if best is None or state.log_likelihood > best[1].log_likelihood:
+            best = reading, state
+    assert best is not None
+    return best
+
+
+def seed_states(
+    features: np.ndarray, grid: Grid, n_states: int, width: int, generator: np.random.Generator
+) -> np.ndarray:
+    """Assign steps to seeds chosen far apart (k-means++), on features averaged over time."""
+    smooth = np.empty_like(features)
+    kernel = np.ones(width) / width
+    starts = grid.starts
+    for low, high in pairwise(starts):
+        if width == 1 or high - low < width:
+            smooth[low:high] = features[low:high]
+            continue
+        weight = np.convolve(np.ones(high - low), kernel, mode="same")
+        for v in range(features.shape[1]):
+            average = np.convolve(features[low:high, v], kernel, mode="same")
+            smooth[low:high, v] = average / weight
+    smooth = np.sqrt(smooth)
+    seed = smooth[generator.integers(smooth.shape[0])]
+    distance = np.square(smooth - seed).sum(axis=1)
+    nearest = np.zeros(smooth.shape[0], dtype=np.int64)
+    for k in range(1, n_states):
+        cumulative = np.cumsum(distance)
+        target = generator.random() * cumulative[-1]
+        seed = smooth[min(np.searchsorted(cumulative, target, side="right"), smooth.shape[0] - 1)]
+        away = np.square(smooth - seed).sum(axis=1)
+        nearest[away < distance] = k
+        distance = np.minimum(distance, away)
+    return nearest
+
+
+def combine_chains(chains: list[Draws], n_states: int) -> Draws:
+    """Put the draws of all chains together under common names of the states."""
+    together = Draws(
+        *(
+            np.concatenate([getattr(chain, name) for chain in chains])
+            for name in ("start", "transition", "emission", "states", "log_likelihood")
+        )
+    )
+    reference = together.states[np.argmax(together.log_likelihood)].astype(np.int64)
+    names = samplers.relabel_draws(together.states, reference, n_states)
+    return together.renamed(names)

@@ -1,0 +1,166 @@
+r"""What the release says about a step: three ways to read (noisy) counts.
+
+Each has ``log_likelihood(emission)``, the log-probability of every step in every state with the
+true counts summed out, and ``counts(states, emission, generator)``, true counts drawn (or taken)
+given the states. Drawing states by the first and counts by the second is one joint draw of both.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Protocol
+
+import numpy as np
+
+from skdpbayes import models, samplers
+
+__all__ = [
+    "CountEvidence",
+    "Evidence",
+    "HeldOutEvidence",
+    "NoisyCellEvidence",
+    "NoisyRowEvidence",
+    "fractions",
+]
+
+
+class Evidence(Protocol):
+    """What a chain needs to know of the data."""
+
+    def fresh(self) -> Evidence:
+        """Return an object that shares nothing that changes while a chain runs."""
+
+    def log_likelihood(self, emission: np.ndarray) -> np.ndarray:
+        """Log-probability of each step in each state."""
+
+    def counts(
+        self, states: np.ndarray, emission: np.ndarray, generator: np.random.Generator
+    ) -> np.ndarray:
+        """Counts of each step, to update the emissions with."""
+
+
+class CountEvidence:
+    """Counts taken as they are: without noise, or noisy ones clipped at zero, or tempered ones."""
+
+    def __init__(self, counts: np.ndarray) -> None:
+        self._counts = np.ascontiguousarray(counts, dtype=np.float64)
+
+    def fresh(self) -> CountEvidence:
+        """Nothing changes: the same object."""
+        return self
+
+    def log_likelihood(self, emission: np.ndarray) -> np.ndarray:
+        """Log-probability of each step in each state."""
+        return models.count_log_likelihood(self._counts, emission)
+
+    def counts(
+        self, states: np.ndarray, emission: np.ndarray, generator: np.random.Generator
+    ) -> np.ndarray:
+        """Counts of each step."""
+        return self._counts
+
+
+class NoisyCellEvidence:
+    r"""Cells of an unknown number of events: Poisson counts under discrete noise.
+
+    :math:`n_{sv} \sim \mathrm{Poisson}(\lambda_s \theta_{z_s v})`, :math:`y = n + Z`, and the
+    expected number of events :math:`\lambda_s` is exponential with the mean that the public number
+    of records gives. Given the counts of all D fields it is Gamma distributed.
+    """
+
+    def __init__(
+        self, noisy: np.ndarray, n_fields: int, mean_events: float, noise: str, scale: float
+    ) -> None:
+        self._noisy = noisy
+        self._n_fields = n_fields
+        self._prior_rate = 1.0 / max(mean_events, 1e-3)
+        self._noise, self._scale = noise, scale
+        totals = np.maximum(noisy.sum(axis=1) / n_fields, 0.5)
+        self.level = (1.0 + n_fields * totals) / (self._prior_rate + n_fields)
+        largest = max(float(noisy.max(initial=0)) + 8.0 * scale, 1.0)
+        self._likelihood = samplers.NoisyPoissonLikelihood(noisy, noise, scale, 1.5 * largest)
+
+    def fresh(self) -> NoisyCellEvidence:
+        """Return a copy with levels of its own; the tables are shared."""
+        return copy(self)  # levels are replaced, never written into
+
+    def log_likelihood(self, emission: np.ndarray) -> np.ndarray:
+        """Log-probability of each step in each state."""
+        return self._likelihood(self.level, emission)
+
+    def counts(
+        self, states: np.ndarray, emission: np.ndarray, generator: np.random.Generator
+    ) -> np.ndarray:
+        """True counts given the states; then the expected numbers of events given the counts."""
+        rate = self.level[:, None] * emission[states]
+        uniforms = generator.random((*self._noisy.shape, samplers.N_UNIFORMS))
+        counts = samplers.reject_poisson_counts(
+            self._noisy, rate, self._noise, self._scale, uniforms
+        )
+        shape = 1.0 + counts.sum(axis=1)
+        self.level = generator.standard_gamma(shape) / (self._prior_rate + self._n_fields)
+        return counts
+
+
+class NoisyRowEvidence:
+    """Steps of exactly one event each: noisy indicators of the value of every field."""
+
+    def __init__(self, noisy: np.ndarray, begin: np.ndarray, noise: str, scale: float) -> None:
+        gap = noisy.astype(np.float64)
+        # log p_Z(y - 1) - log p_Z(y), then in each field relative to its best value.
+        if noise == "laplace":
+            log_ratio = (np.abs(gap) - np.abs(gap - 1.0)) / scale
+        else:
+            log_ratio = (gap - 0.5) / scale**2
+        best = np.maximum.reduceat(log_ratio, begin[:-1], axis=1)
+        self._evidence = np.exp(log_ratio - np.repeat(best, np.diff(begin), axis=1))
+        self._begin = begin
+
+    def fresh(self) -> NoisyRowEvidence:
+        """Nothing changes: the same object."""
+        return self
+
+    def log_likelihood(self, emission: np.ndarray) -> np.ndarray:
+        """Log-probability of each step in each state."""
+        return models.single_event_log_likelihood(self._evidence, emission, self._begin)
+
+    def counts(
+        self, states: np.ndarray, emission: np.ndarray, generator: np.random.Generator
+    ) -> np.ndarray:
+        """Draw the value of every field of the step's event, as indicators."""
+        counts = np.zeros(self._evidence.shape, dtype=np.int64)
+        rows = np.arange(counts.shape[0])
+        for low, high in zip(self._begin[:-1], self._begin[1:], strict=True):
+            weights = np.cumsum(self._evidence[:, low:high] * emission[states, low:high], axis=1)
+            target = generator.random(counts.shape[0]) * weights[:, -1]
+            chosen = (weights[:, :-1] <= target[:, None]).sum(axis=1)
+            counts[rows, low + chosen] = 1
+        return counts
+
+
+class HeldOutEvidence:
+    """Evidence that hides some steps from the chain."""
+
+    def __init__(self, evidence: Evidence, hidden: np.ndarray) -> None:
+        self.inner, self.hidden = evidence, hidden
+
+    def fresh(self) -> HeldOutEvidence:
+        """Return a copy with a fresh inner object."""
+        return HeldOutEvidence(self.inner.fresh(), self.hidden)
+
+    def log_likelihood(self, emission: np.ndarray) -> np.ndarray:
+        """Log-probability of each step in each state; hidden steps say nothing."""
+        return np.where(self.hidden[:, None], 0.0, self.inner.log_likelihood(emission))
+
+    def counts(
+        self, states: np.ndarray, emission: np.ndarray, generator: np.random.Generator
+    ) -> np.ndarray:
+        """Counts of each step; none of the hidden ones."""
+        return np.where(self.hidden[:, None], 0, self.inner.counts(states, emission, generator))
+
+
+def fractions(noisy: np.ndarray, begin: np.ndarray) -> np.ndarray:
+    """Noisy counts as positive fractions of each field's total, to choose starting states by."""
+    positive = np.maximum(noisy, 0.0) + 0.5
+    totals = np.add.reduceat(positive, begin[:-1], axis=1)
+    return positive / np.repeat(totals, np.diff(begin), axis=1)
