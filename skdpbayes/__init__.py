@@ -20,10 +20,12 @@ __getattr__, __dir__, __all__ = attach(
         "RowNormClipper": "preprocessing",
     },
     submodules=[
+        "auditing",
         "conjugate",
         "datasets",
         "exceptions",
         "models",
+        "plotting",
         "preprocessing",
         "privacy",
         "randomness",

@@ -1,0 +1,13 @@
+"""Pictures in scikit-learn's Display convention, and the way to ArviZ."""
+
+from __future__ import annotations
+
+from skdpbayes._lazy import attach
+
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    names={
+        "OneRunDisplay": "privacy_region",
+        "PrivacyRegionDisplay": "privacy_region",
+    },
+)
