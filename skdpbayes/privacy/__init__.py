@@ -28,7 +28,6 @@ from skdpbayes.privacy.events import (
     ApproximateDP,
     BoundedRange,
     GaussianDP,
-    LaplaceNoise,
     NoPrivacy,
     PrivacyEvent,
     PureDP,
@@ -62,6 +61,7 @@ from skdpbayes.privacy.langevin_minibatch import (
     langevin_fixed_batch_parts,
     langevin_mu_cyclic,
 )
+from skdpbayes.privacy.laplace import LaplaceNoise
 from skdpbayes.privacy.ledger import LedgerEntry, PrivacyLedger
 from skdpbayes.privacy.loss_bounds import (
     gradient_sensitivity,

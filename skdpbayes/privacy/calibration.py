@@ -16,9 +16,10 @@ from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy._numeric import check_count, check_positive
 from skdpbayes.privacy.composition import repeat
 from skdpbayes.privacy.discrete import DiscreteGaussian, DiscreteLaplace
-from skdpbayes.privacy.events import LaplaceNoise, PrivacyEvent, check_probability
+from skdpbayes.privacy.events import PrivacyEvent, check_probability
 from skdpbayes.privacy.gdp import gdp_mu
 from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
+from skdpbayes.privacy.laplace import LaplaceNoise
 from skdpbayes.privacy.subsampling import (
     Sampling,
     SubsampledGaussian,
@@ -162,8 +163,10 @@ def laplace_scale(epsilon: float, delta: float = 0.0, *, sensitivity: float = 1.
     if math.isinf(epsilon):
         return 0.0
     multiplier = 1.0 / (epsilon - 2.0 * math.log1p(-delta))
+    relative = 1e-15
     while not LaplaceNoise(multiplier).epsilon_at(delta) <= epsilon:
-        multiplier *= 1.0 + 1e-15
+        multiplier *= 1.0 + relative
+        relative *= 2.0
     return sensitivity * multiplier
 
 

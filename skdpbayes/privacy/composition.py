@@ -40,6 +40,11 @@ class _Composition(PrivacyEvent):
         """Return the distinct elementary events with their counts."""
         raise NotImplementedError
 
+    def _single(self) -> PrivacyEvent | None:
+        """Return the elementary event that the parts merge into, if they do."""
+        parts = self._parts()
+        return parts[0][0] if len(parts) == 1 and parts[0][1] == 1 else None
+
     def delta_at(self, epsilon: float) -> float:
         """Return the tight delta of the whole at `epsilon`, never below the truth.
 
@@ -52,6 +57,8 @@ class _Composition(PrivacyEvent):
         bound, beyond = self._loss_bound()
         if epsilon >= bound:
             return beyond
+        if (single := self._single()) is not None:
+            return single.delta_at(epsilon)
         delta = composed_delta(self._parts(), epsilon)
         return min(delta, zcdp_delta(epsilon, self._zcdp())) if epsilon > _CRUDE_FROM else delta
 
@@ -71,6 +78,8 @@ class _Composition(PrivacyEvent):
             return 0.0
         if delta == beyond:  # pure parts add up exactly; unbounded ones never reach 0
             return bound
+        if (single := self._single()) is not None:
+            return single.epsilon_at(delta)
         epsilon = composed_epsilon(self._parts(), delta)
         if epsilon > _CRUDE_FROM:
             epsilon = min(epsilon, _zcdp_epsilon(self._zcdp(), delta))
@@ -87,7 +96,7 @@ class _Composition(PrivacyEvent):
                 return math.inf, 1.0
             bound += count * part
             log_within += count * math.log1p(-beyond)
-        return bound, -math.expm1(log_within)
+        return bound, abs(math.expm1(log_within))
 
 
 @dataclass(frozen=True)

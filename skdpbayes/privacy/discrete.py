@@ -124,6 +124,9 @@ class DiscreteGaussian(PrivacyEvent):
         index = np.clip(last - first, 0, above.size - 1).astype(np.intp)
         return above[index] - np.expm1(-excess) * shrunk[index]
 
+    def _loss_spacing(self) -> float:
+        return self.shift / self.scale**2 / (2.0 if self.shift % 2 else 1.0)
+
     def _zcdp(self) -> float:
         return 0.5 * (self.shift / self.scale) ** 2  # Canonne et al. 2020, Theorem 4
 

@@ -22,7 +22,6 @@ import numpy as np
 from skdpbayes.privacy._numeric import (
     check_count,
     check_nonnegative,
-    check_positive,
     smallest_satisfying,
 )
 from skdpbayes.privacy.bounded_range import (
@@ -36,13 +35,14 @@ __all__ = [
     "ApproximateDP",
     "BoundedRange",
     "GaussianDP",
-    "LaplaceNoise",
     "NoPrivacy",
     "PrivacyEvent",
     "PureDP",
     "event_from_dict",
 ]
 
+# Headroom for the rounding of closed-form profiles.
+_ROUNDING = 1e-12
 _KINDS: dict[str, type[PrivacyEvent]] = {}
 
 
@@ -111,10 +111,11 @@ class PrivacyEvent:
         return min(self._smallest_epsilon(delta, 1.0 if math.isinf(bound) else bound), bound)
 
     def _smallest_epsilon(self, delta: float, start: float) -> float:
-        if type(self)._profile is PrivacyEvent._profile:  # one point costs as much as another
-            return smallest_satisfying(lambda epsilon: self.delta_at(epsilon) <= delta, 0.0, start)
+        goal = delta * (1.0 - _ROUNDING)
+        if type(self)._profile is PrivacyEvent._profile:  # no gain from many points at once
+            return smallest_satisfying(lambda epsilon: self.delta_at(epsilon) <= goal, 0.0, start)
         low, high = 0.0, start
-        while not self.delta_at(high) <= delta:
+        while not self.delta_at(high) <= goal:
             low, high = high, 2.0 * high
             if math.isinf(high):
                 return math.inf
@@ -122,7 +123,7 @@ class PrivacyEvent:
             points = np.linspace(low, high, 66)[1:-1]
             if not low < points[0] < points[-1] < high:
                 break
-            private = np.append(self._profile(points) <= delta, True)
+            private = np.append(self._profile(points) <= goal, True)
             index = int(np.argmax(private))
             low = low if index == 0 else float(points[index - 1])
             high = high if index == points.size else float(points[index])
@@ -153,6 +154,10 @@ class PrivacyEvent:
     def _loss_spacing(self) -> float:
         """Return the spacing of a lattice (with 0) that holds the atoms of the loss, else 0."""
         return 0.0
+
+    def _is_costly(self) -> bool:
+        """Tell whether a profile of very many points is slow to compute."""
+        return type(self)._profile is PrivacyEvent._profile
 
     def _zcdp(self) -> float:
         """Return rho if the release is known to be rho-zCDP, else ``inf``.
@@ -357,46 +362,11 @@ class BoundedRange(PrivacyEvent):
     def _loss_bound(self) -> tuple[float, float]:
         return self.n_draws * self.eta, 0.0
 
+    def _is_costly(self) -> bool:
+        return self.n_draws > 1
+
     def _zcdp(self) -> float:
         return self.n_draws * bounded_range_rho(self.eta)
-
-
-@dataclass(frozen=True)
-class LaplaceNoise(PrivacyEvent):
-    r"""Continuous Laplace noise on a vector of known L1 sensitivity.
-
-    The worst case moves a single coordinate by the whole sensitivity, and then
-    :math:`\delta(\varepsilon) = 1 - e^{(\varepsilon - 1/s)/2}` for :math:`\varepsilon < 1/s`.
-
-    *Proof that one coordinate is the worst case.* Moving a coordinate by *a* scales has privacy
-    loss :math:`a - 2\min(Y, a)`, where *Y* is 0 or standard exponential with probability 1/2 each.
-    Of two coordinates moved by :math:`a \ge b`, compare the sum of losses with that of one
-    coordinate moved by :math:`a + b`. The former exceeds :math:`a + b - 2t`,
-    :math:`0 < t \le (a+b)/2 \le a`, only if :math:`\min(Y, a) < t`, that is with probability at
-    most :math:`1 - e^{-t}/2`, which is the probability of the latter. So every nonnegative loss
-    is at least as likely for the single coordinate, both profiles are symmetric, and merging
-    coordinates two at a time only worsens the profile.
-
-    Parameters
-    ----------
-    noise_multiplier : float
-        Scale of the noise divided by the L1 sensitivity, positive.
-    """
-
-    noise_multiplier: float
-    kind: ClassVar[str] = "laplace"
-
-    def __post_init__(self) -> None:
-        store(self, noise_multiplier=check_positive("noise_multiplier", self.noise_multiplier))
-
-    def _profile(self, epsilons: FloatArray) -> FloatArray:
-        return -np.expm1(np.minimum(0.0, 0.5 * (epsilons - 1.0 / self.noise_multiplier)))
-
-    def _loss_bound(self) -> tuple[float, float]:
-        return 1.0 / self.noise_multiplier, 0.0
-
-    def _loss_spacing(self) -> float:
-        return 1.0 / self.noise_multiplier
 
 
 @dataclass(frozen=True)

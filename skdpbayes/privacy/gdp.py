@@ -48,8 +48,7 @@ _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 # Below this shift the Mills ratio's drop is integrated, above it is subtracted: the subtraction
 # then loses at most log10(z) digits for every z a double-precision delta can reach.
 _SUBTRACT_FROM = 1.0
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-_FEW_NODES, _FEW_WEIGHTS = np.polynomial.legendre.leggauss(6)  # exact to 1e-16 for shifts < 0.1
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)  # full precision for shifts below 1
 # Where 1 - x R(x) is taken from its asymptotic series; eight terms leave 1e-13 relative there.
 _ASYMPTOTIC_FROM = 25.0
 _SERIES = tuple((-1.0) ** j * math.prod(range(1, 2 * j + 2, 2)) for j in range(8))
@@ -93,9 +92,8 @@ def log_tail_drop(z: FloatArray, shift: float) -> FloatArray:
                 erfcx((z[positive] + shift) * root) / erfcx(z[positive] * root)
             )
         return np.asarray(upper + np.log(-np.expm1(exponent)), dtype=np.float64)
-    nodes, weights = (_FEW_NODES, _FEW_WEIGHTS) if shift < 0.1 else (_NODES, _WEIGHTS)
     drop = np.zeros_like(z)
-    for node, weight in zip(nodes, weights, strict=True):
+    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
         drop += weight * _mills_slope(z + 0.5 * shift * (1.0 + node))
     return np.asarray(-0.5 * z * z - _HALF_LOG_2PI + np.log(0.5 * shift * drop), dtype=np.float64)
 

@@ -30,13 +30,13 @@ from skdpbayes.privacy.discrete import DiscreteGaussian, DiscreteLaplace
 from skdpbayes.privacy.events import (
     BoundedRange,
     GaussianDP,
-    LaplaceNoise,
     NoPrivacy,
     PrivacyEvent,
     PureDP,
     store,
 )
 from skdpbayes.privacy.gdp import FloatArray
+from skdpbayes.privacy.laplace import LaplaceNoise
 
 __all__ = ["GroupOf", "group"]
 
@@ -98,6 +98,9 @@ class GroupOf(PrivacyEvent):
         if beyond > 0.0:
             beyond = min(1.0, beyond * sum(np.exp(min(i * bound, 700.0)) for i in range(self.size)))
         return self.size * bound, beyond
+
+    def _is_costly(self) -> bool:
+        return True
 
     def _zcdp(self) -> float:
         # Bun and Steinke 2016, Proposition 1.9

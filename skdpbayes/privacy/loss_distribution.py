@@ -72,7 +72,7 @@ def connect_dots(grid: FloatArray, forward: FloatArray, backward: FloatArray) ->
     up = _slope_masses(grid, forward, gaps)
     down = _slope_masses(grid, backward, gaps) * np.exp(-grid[1:])
     # The unrounded masses sum to one; clipping rounding noise afterwards can only add mass.
-    center = 1.0 - forward[-1] - math.fsum(up) - math.fsum(down)
+    center = 1.0 - forward[-1] - np.sum(up) - np.sum(down)
     masses = np.concatenate([down[::-1], [center], up])
     losses = np.concatenate([-grid[:0:-1], grid])
     return LossMasses(losses, np.maximum(masses, 0.0), float(forward[-1]))

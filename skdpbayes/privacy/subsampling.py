@@ -66,7 +66,7 @@ Sampling: TypeAlias = Literal["poisson", "fixed"]
 
 # Chains: relative excess of the summed costs, bounds on the number of levels and on a cost's log
 _CHAIN_EXCESS = 6e-3
-_MOST_LEVELS = 128
+_MOST_LEVELS = 64
 _LARGEST_COST = 600.0
 
 # (w, v) of the table above for the two orders of a pair
@@ -205,7 +205,7 @@ def chain_event(
     the summed excess have equal shares of :math:`\int \sqrt{f(x)}\,dx` for the density *f* of the
     costs, that is, of the sums of square roots of the gaps between sorted costs. Their number
     doubles until the excess is at most 0.6%, which moves epsilon by about 0.3%, or there
-    are 128 of them.
+    are 64 of them.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def chain_event(
     >>> import numpy as np
     >>> from skdpbayes.privacy import chain_event
     >>> event = chain_event(np.geomspace(2.0, 4.0, 10_000), 0.01, adjacency="zero_out")
-    >>> len(event.events) <= 128
+    >>> len(event.events) <= 64
     True
     """
     noise = np.sort(np.asarray(noise_multipliers, dtype=np.float64).ravel())
