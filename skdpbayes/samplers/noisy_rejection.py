@@ -4,7 +4,9 @@ The same conditional as `skdpbayes.samplers.sample_poisson_counts`,
 :math:`p(n) \propto \mu^n / n! \; w(y - n)`, by rejection: the pmf is log-concave, so it lies below
 its largest value near the mode m and below geometric tails from :math:`m \pm r` on, where r is
 about a standard deviation (Devroye 1986, section X.1). Two tries are made; in the few cells where
-both fail the draw is inverted instead, which is exact too and independent of the tries.
+both fail the draw is inverted instead, which is exact too and independent of the tries. One uniform
+number serves a try: what choosing the proposal leaves of it is uniform again, and decides whether
+the proposal is kept.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from skdpbayes.samplers.noisy_counts import _NO_TOTAL, _draw, _noise_code, _rati
 __all__ = ["N_UNIFORMS", "reject_poisson_counts"]
 
 _TRIES = 2
-N_UNIFORMS = 2 * _TRIES + 1
+N_UNIFORMS = _TRIES + 1
 """Uniform numbers that each cell needs."""
 
 _LAPLACE = 0
@@ -70,10 +72,9 @@ def _log_weight(
 
 
 @njit(cache=True)
-def _near_mode(rate: float, y: int, kind: int, scale: float) -> int:
+def _near_mode(rate: float, y: int, kind: int, tilt: float, scale: float) -> int:
     """Guess the mode; the caller walks to it."""
     if kind == _LAPLACE:
-        tilt = math.exp(min(1.0 / scale, 300.0))
         return max(0, min(max(y, int(rate / tilt)), int(min(rate * tilt, 1e18))))
     # Where the Poisson law is near a normal one of variance rate: the precision-weighted mean.
     return max(0, int((rate * scale**2 + y * rate) / (scale**2 + rate)))
@@ -108,7 +109,7 @@ def _draw_cell(
     uniforms: np.ndarray,
     log_factorials: np.ndarray,
 ) -> int:
-    mode = _near_mode(rate, y, kind, scale)
+    mode = _near_mode(rate, y, kind, tilt, scale)
     for _ in range(64):  # a bad guess only makes the envelope worse, never wrong
         if _ratio(mode, _NO_TOTAL, rate, y, 0, kind, tilt) > 1.0:
             mode += 1
@@ -123,7 +124,7 @@ def _draw_cell(
     right, left = mode + reach, mode - reach
     fall = _ratio(right, _NO_TOTAL, rate, y, 0, kind, tilt)
     if _ratio(mode, _NO_TOTAL, rate, y, 0, kind, tilt) > 1.0 or fall >= 1.0:
-        return _draw(_NO_TOTAL, rate, y, 0, kind, tilt, uniforms[2 * _TRIES])
+        return _draw(_NO_TOTAL, rate, y, 0, kind, tilt, uniforms[_TRIES])
     # Areas in units of the peak: flat strictly between the two points, geometric from them on.
     right_top = math.exp(_log_weight(right, log_rate, y, kind, scale, log_factorials) - peak)
     right_area = right_top / (1.0 - fall)
@@ -138,28 +139,35 @@ def _draw_cell(
         left_area = left_top / (1.0 - rise) if rise < 1.0 else left_top * (left + 1.0)
     flat_area = float(right - first)
     for attempt in range(_TRIES):
-        target = uniforms[2 * attempt] * (flat_area + right_area + left_area)
+        target = uniforms[attempt] * (flat_area + right_area + left_area)
         if target < flat_area:
             n = first + int(target)
-            bound = 1.0
+            bound, rest = 1.0, target - int(target)
         elif target < flat_area + right_area:
-            # Inverting a geometric tail: 1 - F(j) = fall^(j + 1).
-            share = (target - flat_area) / right_area
-            j = int(math.log1p(-share) / math.log(fall)) if fall > 0.0 else 0
+            j, rest = _invert_tail((target - flat_area) / right_area, fall)
             n = right + j
             bound = right_top * fall**j
-        else:
-            share = (target - flat_area - right_area) / left_area
-            if rise >= 1.0:
-                j = int(share * (left + 1.0))
-                bound = left_top
-            else:
-                j = int(math.log1p(-share) / math.log(rise)) if rise > 0.0 else 0
-                bound = left_top * rise**j
+        elif rise < 1.0:
+            j, rest = _invert_tail((target - flat_area - right_area) / left_area, rise)
             n = left - j
-            if n < 0:
-                continue
+            bound = left_top * rise**j
+        else:  # as many equal steps as there are counts to the left
+            place = (target - flat_area - right_area) / left_top
+            n = left - int(place)
+            bound, rest = left_top, place - int(place)
+        if n < 0:
+            continue
         height = math.exp(_log_weight(n, log_rate, y, kind, scale, log_factorials) - peak)
-        if uniforms[2 * attempt + 1] * bound < height:
+        if rest * bound < height:
             return n
-    return _draw(_NO_TOTAL, rate, y, 0, kind, tilt, uniforms[2 * _TRIES])
+    return _draw(_NO_TOTAL, rate, y, 0, kind, tilt, uniforms[_TRIES])
+
+
+@njit(cache=True)
+def _invert_tail(share: float, ratio: float) -> tuple[int, float]:
+    """Draw j with P(J >= j) = ratio**j; return it and the uniform number that is left over."""
+    if ratio <= 0.0:
+        return 0, share
+    j = int(math.log1p(-share) / math.log(ratio))
+    top = ratio**j
+    return j, min(max((top - 1.0 + share) / (top * (1.0 - ratio)), 0.0), 1.0)
