@@ -52,6 +52,28 @@ def unpack_symmetric(packed: np.ndarray, size: int) -> np.ndarray:
     return matrix
 
 
+def _without_noise_spread(values: np.ndarray, deviation: float) -> np.ndarray:
+    """Pull eigenvalues that noise cannot tell apart toward their mean, by the noise's own variance.
+
+    Symmetric noise spreads m equal eigenvalues over a semicircle of radius ``deviation sqrt(2 m)``,
+    and adds ``deviation^2 (m (m + 1) / 2 - 1)`` to their sum of squares about the mean. Runs of
+    eigenvalues (ascending) within that width are shrunk as Ledoit and Wolf (2004) do, with the
+    noise known; without it small eigenvalues, and with them all intervals, would be off.
+    """
+    result, start = values.copy(), 0
+    while deviation > 0.0 and start < values.size:
+        sizes = np.arange(1, values.size - start + 1)
+        inside = values[start:] - values[start] <= 2.0 * deviation * np.sqrt(2.0 * sizes)
+        stop = start + int(np.flatnonzero(inside)[-1]) + 1
+        run, m = values[start:stop], stop - start
+        spread = float(np.square(run - run.mean()).sum())
+        excess = spread - deviation**2 * (0.5 * m * (m + 1) - 1.0)
+        kept = np.sqrt(max(0.0, excess / spread)) if spread > 0.0 else 0.0
+        result[start:stop] = run.mean() + kept * (run - run.mean())
+        start = stop
+    return result
+
+
 def noise_aware_posterior(
     release: np.ndarray,
     information: np.ndarray,
@@ -60,6 +82,7 @@ def noise_aware_posterior(
     tilt_variance: float,
     blur_variance: float,
     prior_precision: float,
+    information_deviation: float = 0.0,
 ) -> NormalPosterior:
     """Return the normal approximation of the posterior, given public and released numbers only.
 
@@ -72,9 +95,11 @@ def noise_aware_posterior(
         count as no information.
     penalty, tilt_variance, blur_variance, prior_precision : float
         The letters lambda, sigma^2, tau^2 and rho of the module.
+    information_deviation : float
+        Standard deviation of the noise on the diagonal of `information` (off it, by sqrt(2) less).
     """
     values, axes = np.linalg.eigh(information)
-    values = np.maximum(values, 0.0)
+    values = np.maximum(_without_noise_spread(values, information_deviation), 0.0)
     slope = values / (values + penalty)
     variance = (values + tilt_variance) / np.square(values + penalty) + blur_variance
     weight = np.divide(slope, variance, out=np.zeros_like(slope), where=variance > 0.0)

@@ -330,6 +330,7 @@ class ObjPertLogisticRegression(ProbabilisticLinearClassifier):
             tilt_variance=plan.tilt_variance,
             blur_variance=plan.blur_variance,
             prior_precision=prior,
+            information_deviation=plan.information_deviation,
         )
 
     def _split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
