@@ -129,6 +129,8 @@ def smallest_variance(layout: NaiveBayesLayout, var_smoothing: float) -> np.ndar
     The grid hides differences below its step, so no variance is taken to be smaller than that of
     rounding to it.
     """
+    if not np.isfinite(layout.bounds).all():  # epsilon is infinite: scikit-learn's smoothing
+        return np.zeros(len(layout.moment_columns))
     half, _ = _half_ranges(layout)
     largest = (half**2).max(initial=0.0)
     return np.maximum(var_smoothing * largest, half**2 / (12.0 * models.GRID**2))
