@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 
 from skdpbayes import randomness
 from skdpbayes._validation import ADJACENCIES, check_choice, check_flag, check_real
-from skdpbayes.exceptions import PrivacyWarning
+from skdpbayes.exceptions import CalibrationError, PrivacyWarning
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
 
@@ -31,6 +31,17 @@ T = TypeVar("T")
 # Score checks of scikit-learn run on a few dozen records, where no private method at a useful
 # epsilon can do well; from here on the noise is small enough that they must pass.
 GOOD_SCORE_EPSILON = 1e4
+
+
+# Rounding in a calibration may leave a claim this much (relatively) short of its event.
+ROUNDING = 1e-9
+
+
+def _proves(event: PrivacyEvent, epsilon: float, delta: float) -> bool:
+    """Tell whether the event is (epsilon, delta)-private, up to rounding."""
+    if event.delta_at(epsilon) <= delta * (1.0 + ROUNDING):
+        return True
+    return event.epsilon_at(delta) <= epsilon * (1.0 + ROUNDING)
 
 
 class PrivateEstimator(BaseEstimator):
@@ -75,7 +86,16 @@ class PrivateEstimator(BaseEstimator):
     def _guarantee(
         self, event: PrivacyEvent, mechanism: str, *, conditions: Sequence[str] = ()
     ) -> PrivacyGuarantee:
-        """State the claim of this fit: (epsilon, delta) as asked for, with its full profile."""
+        """State the claim of this fit: (epsilon, delta) as asked for, with its full profile.
+
+        However the noise was calibrated, the event that the ledger composes must prove the claim.
+        """
+        if not self._non_private and not _proves(event, float(self.epsilon), float(self.delta)):
+            raise CalibrationError(
+                f"{type(self).__name__} could not calibrate its noise to epsilon={self.epsilon!r}, "
+                f"delta={self.delta!r}: the mechanism has delta={event.delta_at(self.epsilon):g} "
+                "there. Please report this; a slightly larger epsilon or delta avoids it."
+            )
         return PrivacyGuarantee(
             epsilon=float(self.epsilon),
             delta=float(self.delta),

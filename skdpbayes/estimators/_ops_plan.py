@@ -323,7 +323,7 @@ def _loss_range(problem: Problem, radius: float) -> float:
 
 def _range_event(problem: Problem, beta: float, loss_range: float) -> PrivacyEvent:
     eta = privacy.exponential_mechanism_epsilon(beta, loss_range, problem.adjacency)
-    return privacy.repeat(privacy.BoundedRange(eta), problem.n_draws)
+    return privacy.BoundedRange(eta, problem.n_draws)  # independent draws of one density
 
 
 def _log_tries(problem: Problem, C: float, beta: float, radius: float) -> float:
