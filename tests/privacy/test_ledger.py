@@ -24,12 +24,12 @@ from skdpbayes.privacy.events import (
     ApproximateDP,
     BoundedRange,
     GaussianDP,
-    LaplaceNoise,
     NoPrivacy,
     PureDP,
 )
 from skdpbayes.privacy.gdp import gdp_mu
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
+from skdpbayes.privacy.laplace import LaplaceNoise
 
 
 def guarantee(event, delta=0.0, adjacency="replace_one", **fields):

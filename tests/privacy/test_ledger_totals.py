@@ -11,9 +11,10 @@ from skdpbayes.exceptions import BudgetExceededError
 from skdpbayes.privacy import ledger_decisions
 from skdpbayes.privacy.composition import compose, repeat
 from skdpbayes.privacy.discrete import DiscreteGaussian
-from skdpbayes.privacy.events import BoundedRange, GaussianDP, LaplaceNoise, NoPrivacy, PureDP
+from skdpbayes.privacy.events import BoundedRange, GaussianDP, NoPrivacy, PureDP
 from skdpbayes.privacy.gdp import gdp_epsilon
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
+from skdpbayes.privacy.laplace import LaplaceNoise
 from skdpbayes.privacy.ledger_decisions import fits_tightly
 from skdpbayes.privacy.ledger_totals import RunningTotals, tight_delta, tight_total
 
