@@ -112,18 +112,21 @@ def hmc_chains(
     """
     center, ridge = target.mode()
     root = np.linalg.cholesky(target.curvature(center, ridge))
+    whiten = solve_triangular(root, np.eye(target.dimension), lower=True)
 
     def to_theta(q: np.ndarray) -> np.ndarray:
-        return center + solve_triangular(root, q.T, lower=True, trans="T").T
+        return np.asarray(center + q @ whiten)
 
     def potential(q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        value, gradient = target.potential(to_theta(q))
-        return value, solve_triangular(root, gradient.T, lower=True).T
+        value, slope = target.potential(to_theta(q))
+        return value, slope @ whiten.T
+
+    def gradient(q: np.ndarray) -> np.ndarray:
+        return np.asarray(target.potential_gradient(to_theta(q)) @ whiten.T)
 
     dimension = target.dimension
     start = 0.1 * randomness.gaussian(generator, 1.0, (n_chains, dimension))
-    value = potential(start)[0]
-    start[~np.isfinite(value)] = 0.0  # the mode is in the ball
+    start[~target.in_ball(to_theta(start))] = 0.0  # the mode is in the ball
     state = samplers.hmc_init(start, potential)
     tuning = samplers.StepSizeState.start(1.5 / dimension**0.25)
     states = np.empty((n_chains, n_iterations, dimension))
@@ -141,6 +144,8 @@ def hmc_chains(
             np.log1p(-generator.random(n_chains)),
             step_size=step,
             n_leapfrog=int(np.clip(np.ceil(length / step), 1, MAX_LEAPFROG)),
+            inner_gradient=gradient,
+            support=lambda q: target.in_ball(to_theta(q)),
         )
         if warm:
             tuning = samplers.tune_step_size(tuning, float(acceptance.mean()), TARGET_ACCEPTANCE)
@@ -154,20 +159,14 @@ def draw_rejection(
     target: Target, n_draws: int, largest_logit: float, generator: np.random.Generator
 ) -> np.ndarray:
     """Return exact independent draws (S, K, d)."""
-    center, slack = target.mode()[0], 0.0
-    value, gradient = target.potential(center[None])
-    if target.loss == "hinge":
-        # The smoothed loss lies below the hinge by at most width / 2 a record and has a gradient
-        # that vanishes at its mode, so it gives the lower bound.
-        lower_value, gradient = replace(target, loss="smooth_hinge").potential(center[None])
-        slack = float(value[0] - lower_value[0])
+    center, value, gradient, slack = _lower_tangent(target)
     least = target.least_curvature(largest_logit)
     root = np.linalg.cholesky(least)
     if np.isfinite(target.radius):
-        slack += samplers.envelope_gap(center, gradient[0], target.radius)
+        slack += samplers.envelope_gap(center, gradient, target.radius)
         origin = center
     else:  # complete the square instead: any center is allowed on the whole space
-        shift = solve_triangular(root, gradient[0], lower=True)
+        shift = solve_triangular(root, gradient, lower=True)
         slack += 0.5 * float(shift @ shift)
         origin = center - solve_triangular(root, shift, lower=True, trans="T")
     found: list[np.ndarray] = []
@@ -175,13 +174,34 @@ def draw_rejection(
         standard = randomness.gaussian(generator, 1.0, (PROPOSALS, target.dimension))
         points = origin + solve_triangular(root, standard.T, lower=True, trans="T").T
         keep = samplers.keep_proposals(
-            target.potential_value(points) - value[0],
+            target.potential_value(points) - value,
             0.5 * np.einsum("ij,ij->i", standard, standard),
             slack,
             np.log1p(-generator.random(PROPOSALS)),
         )
         found.extend(points[keep])
     return np.stack(found[:n_draws]).reshape(n_draws, *target.shape)
+
+
+def _lower_tangent(target: Target) -> tuple[np.ndarray, float, np.ndarray, float]:
+    """Return the mode, U there, the gradient of a convex function below U, and the gap between.
+
+    The hinge loss has no gradient at its mode, but the smoothed loss lies below it, by at most half
+    the width a record, and has: a width of 1 / (beta n) costs at most half a unit of U.
+    """
+    if target.loss != "hinge":
+        center = target.mode()[0]
+        value, gradient = target.potential(center[None])
+        return center, float(value[0]), gradient[0], 0.0
+    narrow = 1.0 / (target.inverse_temperature * target.X.shape[0])
+    smooth = replace(target, loss="smooth_hinge")
+    center = smooth.mode()[0]
+    while smooth.width > narrow:  # from wide to narrow, each mode near the one before
+        smooth = replace(smooth, width=max(narrow, 0.25 * smooth.width))
+        center = smooth.mode(center)[0]
+    value = target.potential(center[None])[0]
+    lower, gradient = smooth.potential(center[None])
+    return center, float(value[0]), gradient[0], float(value[0] - lower[0])
 
 
 def draw_sgnht(

@@ -52,21 +52,33 @@ class Target:
         return scale * gradient[0] + theta / self.C
 
     def potential(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return U and its gradient at flat points; U is infinite outside the ball."""
+        """Return U and its gradient at flat points, inside the ball or not."""
         thetas = points.reshape(-1, *self.shape)
         values, gradients = models.chain_gradient(
             self.loss, thetas, self.X, self.codes, self.constant, width=self.width, with_value=True
         )
         squares = np.einsum("ij,ij->i", points, points)
         values = self.inverse_temperature * (values + squares / (2.0 * self.C))
-        values[squares > self.radius**2] = np.inf
         gradients = gradients.reshape(points.shape) + points / self.C
         return values, self.inverse_temperature * gradients
+
+    def in_ball(self, points: np.ndarray) -> np.ndarray:
+        """Whether each flat point lies in the ball."""
+        return np.asarray(np.einsum("ij,ij->i", points, points) <= self.radius**2)
+
+    def potential_gradient(self, points: np.ndarray) -> np.ndarray:
+        """Gradient of U alone, at flat points."""
+        thetas = points.reshape(-1, *self.shape)
+        _, gradients = models.chain_gradient(
+            self.loss, thetas, self.X, self.codes, self.constant, width=self.width
+        )
+        total = gradients.reshape(points.shape) + points / self.C
+        return np.asarray(self.inverse_temperature * total)
 
     def potential_value(self, points: np.ndarray) -> np.ndarray:
         """Return U alone, infinite outside the ball; only points inside are evaluated."""
         squares = np.einsum("ij,ij->i", points, points)
-        inside = squares <= self.radius**2
+        inside = self.in_ball(points)
         values = np.full(points.shape[0], np.inf)
         if inside.any():
             thetas = points[inside].reshape(-1, *self.shape)
@@ -108,14 +120,15 @@ class Target:
             point, (value, gradient, hessian) = trial, found
         return point
 
-    def mode(self) -> tuple[np.ndarray, float]:
+    def mode(self, start: np.ndarray | None = None) -> tuple[np.ndarray, float]:
         """Return the mode on the ball (for the exact hinge loss: the smoothed one's) and its ridge.
 
         A mode outside the ball moves to the sphere, where the multiplier of the constraint acts as
-        a further ridge; the ridge returned holds both.
+        a further ridge; the ridge returned holds both. ``start`` is where the search begins.
         """
         ridge = 1.0 / self.C
-        point = self._penalized_mode(np.zeros(self.dimension), ridge)
+        start = np.zeros(self.dimension) if start is None else start
+        point = self._penalized_mode(start, ridge)
         if np.linalg.norm(point) <= self.radius:
             return point, ridge
         low, high = ridge, ridge

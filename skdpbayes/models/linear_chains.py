@@ -38,11 +38,22 @@ def _logistic_residual(z: Any, codes: Any) -> None:
 
 @njit(cache=True)
 def _add_logistic_values(z: Any, codes: Any, totals: Any) -> None:
-    """Add log(1 + e^-t) of every record to the totals of the chains."""
-    for i in range(z.shape[0]):
-        for s in range(z.shape[1]):
+    """Add log(1 + e^-t) of every record to the totals of the chains.
+
+    The factors 1 + e^-|t| lie in [1, 2], so the logarithm of a product of up to 512 of them is
+    taken at once.
+    """
+    for s in range(z.shape[1]):
+        product = 1.0
+        total = 0.0
+        for i in range(z.shape[0]):
             margin = z[i, s] if codes[i] == 1 else -z[i, s]
-            totals[s] += np.log1p(np.exp(-abs(margin))) + max(-margin, 0.0)
+            product *= 1.0 + np.exp(-abs(margin))
+            total += max(-margin, 0.0)
+            if i % 512 == 511:
+                total += np.log(product)
+                product = 1.0
+        totals[s] += total + np.log(product)
 
 
 @njit(cache=True)

@@ -2,8 +2,8 @@ r"""Hamiltonian Monte Carlo for chains that move in step, with the step size tun
 
 The state is a set of points with their potentials and gradients. One transition refreshes the
 momenta, makes ``n_leapfrog`` leapfrog steps and accepts each chain's end point with probability
-:math:`\min(1, e^{-\Delta H})` (Neal 2011). Points outside the support have potential infinity and
-are never accepted, which keeps the target exact on a ball.
+:math:`\min(1, e^{-\Delta H})` (Neal 2011). End points outside the support are never accepted, which
+keeps the target exact on a ball.
 
 The caller works in coordinates in which the target is nearly a standard normal, so the mass is the
 identity and a trajectory of length :math:`\pi/2` forgets where it started.
@@ -18,6 +18,7 @@ import numpy as np
 
 __all__ = ["HMCState", "StepSizeState", "hmc_init", "hmc_step", "tune_step_size"]
 
+Gradient = Callable[[np.ndarray], np.ndarray]
 Potential = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
@@ -58,6 +59,8 @@ def hmc_step(
     *,
     step_size: float,
     n_leapfrog: int,
+    inner_gradient: Gradient | None = None,
+    support: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> tuple[HMCState, np.ndarray]:
     """Make one transition of every chain.
 
@@ -75,26 +78,37 @@ def hmc_step(
         Leapfrog step.
     n_leapfrog : int
         Number of leapfrog steps.
+    inner_gradient : callable or None
+        Points to gradients, for all points of a trajectory but the last, where the potential itself
+        is not needed; None uses ``potential``.
+    support : callable or None
+        Points to booleans: whether each lies in the support of the target. None: all do.
 
     Returns
     -------
     state : HMCState
     acceptance : ndarray of shape (S,)
-        Probability with which each end point is accepted.
+        Probability with which the energy of each end point is accepted. The support is left out of
+        it: leaving it depends on the length of a trajectory, not on the step size to be tuned.
     """
     position, value, gradient = state
     energy = value + 0.5 * np.einsum("ij,ij->i", momentum, momentum)
     momentum = momentum - 0.5 * step_size * gradient
     for leap in range(n_leapfrog):
         position = position + step_size * momentum
-        value, gradient = potential(position)
         last = leap == n_leapfrog - 1
+        if last or inner_gradient is None:
+            value, gradient = potential(position)
+        else:
+            gradient = inner_gradient(position)
         momentum = momentum - (0.5 if last else 1.0) * step_size * gradient
     end_energy = value + 0.5 * np.einsum("ij,ij->i", momentum, momentum)
     with np.errstate(invalid="ignore", over="ignore"):
         log_ratio = np.where(np.isfinite(end_energy), energy - end_energy, -np.inf)
         acceptance = np.exp(np.minimum(0.0, log_ratio))
     accept = log_uniform < log_ratio
+    if support is not None:
+        accept &= support(position)
     new = HMCState(
         np.where(accept[:, None], position, state.position),
         np.where(accept, value, state.potential),

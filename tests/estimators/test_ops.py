@@ -1,0 +1,312 @@
+"""One posterior sample: the law of its draws, its claims and its errors."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import normalize
+
+import skdpbayes
+from skdpbayes import OPSLinearSVC, OPSLogisticRegression
+from skdpbayes.estimators._ops_wald import wald_bounds
+from skdpbayes.exceptions import CalibrationError, PrivacyWarning
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
+
+
+def two_features(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-0.7, 0.7, (n, 2))
+    y = (rng.random(n) < 1 / (1 + np.exp(-(4 * X[:, 0] - 2 * X[:, 1])))).astype(int)
+    return X, y
+
+
+def quadrature_moments(X, y, loss, beta, C, radius, points=301, reach=6.0):
+    """Mean and covariance of the density on the plane (or disk), on a fine grid."""
+    reach = min(radius, reach)
+    axis = np.linspace(-reach, reach, points)
+    theta = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    theta = theta[np.einsum("ij,ij->i", theta, theta) <= radius**2]
+    margins = (2 * y - 1) * (theta @ X.T)
+    losses = np.logaddexp(0, -margins) if loss == "logistic" else np.maximum(0, 1 - margins)
+    log_density = -beta * (losses.sum(axis=1) + (theta**2).sum(axis=1) / (2 * C))
+    weight = np.exp(log_density - log_density.max())
+    weight /= weight.sum()
+    mean = weight @ theta
+    return mean, (weight[:, None] * (theta - mean)).T @ (theta - mean)
+
+
+def assert_same_moments(draws, mean, covariance, size):
+    """Two-sided at 4 standard errors, for an effective sample size; 2/3 and 3/2 are rejected."""
+    deviation = np.sqrt(np.diag(covariance))
+    assert np.all(np.abs(draws.mean(axis=0) - mean) < 4 * deviation / np.sqrt(size))
+    ratio = draws.var(axis=0) / deviation**2
+    margin = 4 * np.sqrt(2.5 / size)
+    assert margin < 1 / 3
+    assert np.all(np.abs(ratio - 1) < margin)
+    correlation = np.corrcoef(draws.T)[0, 1] - covariance[0, 1] / np.prod(deviation)
+    assert abs(correlation) < 4 / np.sqrt(size)
+
+
+def draws_of(estimator, X, y):
+    return estimator.fit(X, y).sample_posterior()["coef"][:, 0]
+
+
+def test_infinite_epsilon_draws_the_true_posterior():
+    X, y = two_features()
+    estimator = OPSLogisticRegression(
+        epsilon=np.inf, C=2.0, fit_intercept=False, n_draws=400, random_state=0
+    )
+    draws = draws_of(estimator, X, y)
+    mean, covariance = quadrature_moments(X, y, "logistic", 1.0, 2.0, np.inf)
+    assert_same_moments(draws, mean, covariance, 400)
+    assert estimator.privacy_.conditions == ()
+
+
+@pytest.mark.parametrize(
+    ("make", "loss"), [(OPSLogisticRegression, "logistic"), (OPSLinearSVC, "hinge")]
+)
+@pytest.mark.parametrize(("sampler", "n_draws"), [("rejection", 500), ("hmc", 400)])
+def test_pure_draws_follow_the_tempered_posterior_on_the_ball(make, loss, sampler, n_draws):
+    X, y = two_features()
+    estimator = make(
+        epsilon=1.5 * n_draws,
+        delta=0.0,
+        coef_norm=2.0,
+        C=1.5,
+        fit_intercept=False,
+        n_draws=n_draws,
+        sampler=sampler,
+        random_state=1,
+    )
+    draws = draws_of(estimator, X, y)
+    beta = estimator.inverse_temperature_
+    assert beta < 1.0
+    mean, covariance = quadrature_moments(X, y, loss, beta, 1.5, 2.0)
+    assert_same_moments(draws, mean, covariance, n_draws if sampler == "rejection" else 370)
+    assert np.all(np.linalg.norm(draws, axis=1) <= 2.0 + 1e-6)
+    assert ("converged" in str(estimator.privacy_.conditions)) == (sampler == "hmc")
+
+
+def test_rejection_on_the_whole_plane():
+    X, y = two_features(12)
+    estimator = OPSLogisticRegression(
+        epsilon=200.0,
+        sampler="rejection",
+        C=0.8,
+        fit_intercept=False,
+        n_draws=500,
+        cap_at_posterior=False,
+        random_state=2,
+    )
+    draws = draws_of(estimator, X, y)
+    beta = estimator.inverse_temperature_
+    mean, covariance = quadrature_moments(X, y, "logistic", beta, 0.8, np.inf, reach=12.0)
+    assert_same_moments(draws, mean, covariance, 500)
+
+
+def test_a_long_langevin_chain_reaches_the_tempered_posterior():
+    X, y = two_features()
+    estimator = OPSLogisticRegression(
+        epsilon=60.0,
+        C=0.3,
+        fit_intercept=False,
+        n_draws=400,
+        n_steps=160,
+        step_size=0.02,
+        n_batches=1,
+        cap_at_posterior=False,
+        random_state=3,
+    )
+    draws = draws_of(estimator, X, y)
+    beta = estimator.inverse_temperature_
+    mean, covariance = quadrature_moments(X, y, "logistic", beta, 0.3, np.inf)
+    assert_same_moments(draws, mean, covariance, 380)
+
+
+def test_sgnht_stays_near_the_tempered_posterior():
+    X, y = two_features(300)
+    estimator = OPSLogisticRegression(
+        epsilon=40.0,
+        delta=0.0,
+        coef_norm=4.0,
+        C=0.05,
+        fit_intercept=False,
+        n_draws=20,
+        sampler="sgnht",
+        n_steps=400,
+        n_batches=3,
+        random_state=0,
+    )
+    draws = draws_of(estimator, X, y)
+    beta = estimator.inverse_temperature_
+    mean, covariance = quadrature_moments(X, y, "logistic", beta, 0.05, 4.0)
+    assert np.all(np.abs(draws.mean(axis=0) - mean) < 5 * np.sqrt(np.diag(covariance) / 20))
+    assert "converged" in estimator.privacy_.conditions[0]
+
+
+def test_sparse_and_dense_rows_give_the_same_draw():
+    rng = np.random.default_rng(0)
+    X = rng.random((300, 30)) * (rng.random((300, 30)) < 0.2)
+    y = rng.integers(0, 2, 300)
+    for make in (OPSLogisticRegression, OPSLinearSVC):
+        dense = make(random_state=0).fit(X, y)
+        csr = make(random_state=0).fit(sparse.csr_matrix(X), y)
+        np.testing.assert_allclose(csr.coef_, dense.coef_, atol=1e-5)
+
+
+def test_single_precision_rows_are_computed_in_double():
+    X, y = two_features()
+    single = OPSLogisticRegression(random_state=0).fit(X.astype(np.float32), y)
+    double = OPSLogisticRegression(random_state=0).fit(X.astype(np.float32).astype(float), y)
+    np.testing.assert_array_equal(single.coef_, double.coef_)
+
+
+def test_three_classes():
+    X, y = load_iris(return_X_y=True)
+    X = normalize(X - X.mean(axis=0))
+    private = OPSLogisticRegression(epsilon=1e3, random_state=0).fit(X, y)
+    assert private.coef_.shape == (3, 4)
+    assert private.score(X, y) > 0.8
+    np.testing.assert_allclose(private.predict_proba(X).sum(axis=1), 1.0)
+    exact = OPSLogisticRegression(epsilon=np.inf, C=10.0, n_draws=50, random_state=0).fit(X, y)
+    reference = LogisticRegression(C=10.0).fit(X, y)
+    assert np.mean(exact.predict(X) == reference.predict(X)) > 0.95
+    pure = OPSLogisticRegression(epsilon=1.0, delta=0.0, random_state=0).fit(X, y)
+    assert pure.coef_.shape == (3, 4)
+
+
+def test_snapped_draws_lie_on_a_public_grid():
+    X, y = two_features()
+    fitted = OPSLogisticRegression(random_state=0).fit(X, y)
+    steps = np.abs(np.append(fitted.coef_, fitted.intercept_)) * 2.0**40
+    assert np.all(steps == np.rint(steps))
+
+
+def test_asking_for_more_draws_than_paid_for_is_refused_with_the_price():
+    X, y = two_features()
+    fitted = OPSLogisticRegression(n_draws=3, random_state=0).fit(X, y)
+    assert fitted.sample_posterior()["coef"].shape == (3, 1, 2)
+    assert fitted.sample_posterior(2)["intercept"].shape == (2, 1)
+    with pytest.raises(ValueError, match=r"n_draws=4.*once more"):
+        fitted.sample_posterior(4)
+    np.testing.assert_allclose(fitted.coef_, fitted.sample_posterior()["coef"].mean(axis=0))
+
+
+def test_infeasible_rejection_says_which_knob_to_turn():
+    X = np.random.default_rng(0).random((500, 40)) / 7
+    y = np.arange(500) % 2
+    with pytest.raises(CalibrationError, match="coef_norm"):
+        OPSLogisticRegression(delta=0.0, sampler="rejection").fit(X, y)
+    fitted = OPSLogisticRegression(delta=0.0, random_state=0).fit(X, y)
+    assert "hmc" in fitted.privacy_.mechanism
+
+
+def test_auto_prefers_exact_draws_for_pure_epsilon():
+    X, y = two_features(40)
+    fitted = OPSLogisticRegression(delta=0.0, coef_norm=1.0, random_state=0).fit(X, y)
+    assert "rejection" in fitted.privacy_.mechanism
+    assert fitted.privacy_.conditions == ()
+    assert fitted.privacy_.delta_at(1.0) == 0.0
+
+
+def test_diagnostics_only_on_request_and_with_a_warning():
+    X, y = two_features()
+    assert not hasattr(OPSLogisticRegression(sampler="hmc").fit(X, y), "diagnostics_")
+    with pytest.warns(PrivacyWarning, match="diagnostics"):
+        fitted = OPSLogisticRegression(sampler="hmc", diagnostics=True, random_state=0).fit(X, y)
+    assert fitted.diagnostics_["r_hat"] < 1.1
+    assert fitted.diagnostics_["effective_sample_size"] > 100
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"C": -1.0}, "C must"),
+        ({"C": "large"}, "C must"),
+        ({"coef_norm": 0.0}, "coef_norm"),
+        ({"sampler": "nuts"}, "sampler"),
+        ({"calibration": "loose"}, "calibration"),
+        ({"n_draws": 0}, "n_draws"),
+        ({"n_steps": 0}, "n_steps"),
+        ({"n_batches": 1.5}, "n_batches"),
+        ({"step_size": 0.0}, "step_size"),
+        ({"delta": 0.0, "sampler": "langevin"}, "delta > 0"),
+        ({"calibration": "wang2015"}, "delta=0"),
+        ({"calibration": "minami2016", "epsilon": 2.0}, "epsilon"),
+        ({"calibration": "minami2016", "delta": 0.0}, "delta"),
+    ],
+)
+def test_bad_parameters_are_named(params, match):
+    X, y = two_features()
+    with pytest.raises((ValueError, TypeError), match=match):
+        OPSLogisticRegression(**params).fit(X, y)
+
+
+def test_svc_is_binary_and_says_so():
+    with pytest.raises(ValueError, match="3 classes"):
+        OPSLinearSVC().fit(np.eye(3), [0, 1, 2])
+    with pytest.raises(ValueError, match="smoothing"):
+        OPSLinearSVC(smoothing=0.0).fit(np.eye(2), [0, 1])
+
+
+def test_the_automatic_C_is_close_to_the_best_fixed_one():
+    X, y = skdpbayes.datasets.make_census(20_000, encoding="raw", return_X_y=True, random_state=0)
+    X, y, X_test, y_test = X[:12_000], y[:12_000], X[12_000:], y[12_000:]
+
+    def accuracy(C):
+        fits = [OPSLogisticRegression(C=C, random_state=seed).fit(X, y) for seed in range(4)]
+        return np.mean([fitted.score(X_test, y_test) for fitted in fits])
+
+    assert accuracy("auto") >= max(accuracy(C) for C in (0.01, 0.1, 10.0)) - 0.008
+
+
+def test_wald_intervals_cover_the_truth():
+    """Binomial: 95% coverage of 3 x 120 intervals, accepted within 4 standard errors."""
+    truth = np.array([2.0, -1.0, 0.5])
+    rng = np.random.default_rng(0)
+    reference = rng.uniform(-0.7, 0.7, (4000, 2))
+    covered, narrow = [], []
+    for trial in range(120):
+        X = rng.uniform(-0.7, 0.7, (3000, 2))
+        y = rng.random(3000) < 1 / (1 + np.exp(-(X @ truth[:2] + truth[2])))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted = OPSLogisticRegression(epsilon=2.0, random_state=trial).fit(X, y)
+        intervals = fitted.wald_interval(reference)
+        bounds = np.vstack([intervals["coef"], intervals["intercept"]])
+        covered.append((bounds[:, 0] <= truth) & (truth <= bounds[:, 1]))
+        center, half = bounds.mean(axis=1), np.diff(bounds, axis=1)[:, 0] / 2
+        narrow.append(np.abs(truth - center) <= half * 2 / 3)
+    error = 4 * np.sqrt(0.95 * 0.05 / 120)  # a draw's three coefficients are dependent
+    assert abs(np.mean(covered) - 0.95) < error
+    assert np.mean(narrow) < 0.95 - error / 2
+
+
+def test_wald_bounds_of_an_exact_draw_have_the_published_inflation():
+    """With a flat prior the variance is (1 + 1 / beta) times the inverse information."""
+    information = np.array([[40.0, 10.0], [10.0, 25.0]])
+    lower, upper = wald_bounds(
+        np.array([1.0, -2.0]), information, C=1e9, inverse_temperature=0.25, level=0.95
+    )
+    half = 1.959963984540054 * np.sqrt(5.0 * np.diag(np.linalg.inv(information)))
+    np.testing.assert_allclose(upper - lower, 2 * half, rtol=1e-6)
+    np.testing.assert_allclose(0.5 * (lower + upper), [1.0, -2.0], rtol=1e-6)
+    blind = wald_bounds(np.ones(2), np.diag([4.0, 0.0]), C=1.0, inverse_temperature=1.0, level=0.9)
+    assert np.isfinite(blind[0][0])
+    assert np.isinf(blind[1][1])
+
+
+def test_wald_interval_needs_two_classes_and_a_level():
+    X, y = two_features()
+    fitted = OPSLogisticRegression(random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="level"):
+        fitted.wald_interval(X, level=1.0)
+    three = OPSLogisticRegression(random_state=0).fit(np.eye(3), [0, 1, 2])
+    with pytest.raises(ValueError, match="two classes"):
+        three.wald_interval(np.eye(3))

@@ -1,0 +1,176 @@
+"""What public numbers decide: temperature, schedule, price."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from skdpbayes import privacy
+from skdpbayes.estimators._ops_plan import Problem, plan_exact, plan_langevin
+from skdpbayes.exceptions import CalibrationError
+
+ADULT = Problem(
+    loss="logistic",
+    n_records=32_561,
+    n_features=109,
+    n_classes=2,
+    record_norm=math.sqrt(2.0),
+    epsilon=1.0,
+    delta=1e-5,
+    adjacency="replace_one",
+    n_draws=1,
+    calibration="tight",
+    cap=True,
+    C=None,
+    coef_norm=None,
+    width=0.0,
+    summation_length=700,
+)
+
+
+def langevin(**changes):
+    schedule = {"n_steps": None, "step_size": None, "n_batches": None}
+    schedule |= {key: changes.pop(key) for key in list(changes) if key in schedule}
+    return plan_langevin(dataclasses.replace(ADULT, **changes), **schedule)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+@pytest.mark.parametrize("n_records", [1, 50, 3000, 1_000_000])
+@pytest.mark.parametrize("n_draws", [1, 7])
+def test_the_automatic_plan_spends_the_budget_and_no_more(epsilon, adjacency, n_records, n_draws):
+    plan = langevin(
+        epsilon=epsilon, adjacency=adjacency, n_records=n_records, n_draws=n_draws, cap=False
+    )
+    assert plan.event.delta_at(epsilon) <= 1e-5
+    assert plan.event.delta_at(epsilon) >= 0.99e-5
+    assert len(plan.epochs) == n_draws
+    curvature = n_records * 0.5 + 1.0 / plan.C
+    assert plan.step_size <= 2.0 / (curvature + 1.0 / plan.C)
+    assert plan.n_batches * plan.epochs[0] <= 200 * 32
+
+
+def test_the_price_is_the_last_iterate_bound_of_the_chain_that_is_run():
+    plan = langevin(C=0.5, n_steps=300, n_batches=1)
+    beta = plan.inverse_temperature
+    mu = privacy.langevin_mu(
+        plan.step_size / beta,
+        beta / plan.C,
+        beta * 2.0 * ADULT.record_norm,
+        300,
+        smoothness=beta * (ADULT.curvature + 1.0 / plan.C),
+    )
+    assert plan.event.mu == pytest.approx(mu, rel=1e-5)
+    assert plan.event.mu >= mu  # rounding of gradients is paid for
+    assert plan.event.mu == pytest.approx(privacy.gdp_mu(1.0, 1e-5), rel=1e-9)
+
+
+def test_fewer_steps_are_more_private_so_the_chain_may_be_colder():
+    betas = [langevin(C=0.5, n_steps=t, cap=False).inverse_temperature for t in (10, 100, 1000)]
+    assert betas[0] > betas[1] > betas[2]
+
+
+def test_beyond_equilibrium_the_temperature_is_that_of_an_exact_draw():
+    long = langevin(n_records=50, C=0.5, n_steps=20_000, step_size=1e-3, n_batches=1)
+    exact = plan_exact(dataclasses.replace(ADULT, n_records=50, C=0.5))
+    ratio = long.inverse_temperature / exact.inverse_temperature
+    assert ratio == pytest.approx(1.0 / (1.0 - 1e-3), rel=1e-6)  # 1 - step / (2C)
+
+
+def test_the_cap_gives_the_posterior_and_a_smaller_price():
+    plan = langevin(epsilon=50.0)
+    assert plan.inverse_temperature == 1.0
+    assert plan.event.epsilon_at(1e-5) < 50.0
+    assert langevin(epsilon=50.0, cap=False).inverse_temperature > 1.0
+
+
+def test_a_ball_allows_less_noise():
+    free = langevin(C=0.5, n_steps=200, n_batches=1, cap=False)
+    ball = langevin(C=0.5, n_steps=200, n_batches=1, coef_norm=2.0, cap=False)
+    assert ball.inverse_temperature > free.inverse_temperature
+    assert ball.radius == 2.0
+    assert ball.event.delta_at(1.0) <= 1e-5
+    # with the gradient gap on the ball alone, beta is (2 / h)^2 times as large
+    h = privacy.logistic_gradient_gap(2.0 * ADULT.record_norm)
+    ratio = ball.inverse_temperature / free.inverse_temperature
+    assert ratio >= (2.0 / h) ** 2 * (1 - 1e-4)
+    # a tiny ball gains from its diameter as well
+    tiny = langevin(C=50.0, n_steps=20_000, n_batches=1, coef_norm=0.05, cap=False)
+    large_gap = langevin(C=50.0, n_steps=20_000, n_batches=1, cap=False)
+    assert tiny.inverse_temperature > 5 * large_gap.inverse_temperature
+
+
+def test_batches_trade_passes_for_a_known_excess():
+    full = langevin(C=1.0, n_steps=2000, n_batches=1, cap=False)
+    cyclic = langevin(C=1.0, n_steps=2000, n_batches=10, cap=False)
+    assert cyclic.epochs == (200,)
+    # mu^2 grows by (n_batches - 1) / n_epochs while the prior is weak
+    ratio = full.inverse_temperature / cyclic.inverse_temperature
+    assert ratio == pytest.approx(1.0 + 9 / 200, abs=0.02)
+
+
+def test_several_draws_of_one_chain_cost_less_than_several_chains():
+    one, many = langevin(C=0.2, n_steps=200), langevin(C=0.2, n_steps=200, n_draws=10)
+    ratio = one.inverse_temperature / many.inverse_temperature
+    assert 1.0 < ratio < 10.0  # independent chains: 10
+    assert many.event.delta_at(1.0) <= 1e-5
+
+
+def test_rounding_is_negligible_in_double_precision_and_would_not_be_in_single():
+    slack = ADULT.computed_sensitivity / ADULT.sensitivity - 1.0
+    assert 0.0 < slack < 1e-5
+    single = slack * 2.0**-24 / 2.0**-53
+    assert single > 1.0  # the sensitivity would more than double
+
+
+def test_minami_is_colder_by_the_known_ratio_and_refused_beyond_one():
+    tight = plan_exact(dataclasses.replace(ADULT, C=0.5))
+    minami = plan_exact(dataclasses.replace(ADULT, C=0.5, calibration="minami2016"))
+    ratio = tight.inverse_temperature / minami.inverse_temperature
+    assert ratio == pytest.approx(1.3138839893**2, rel=1e-8)
+    chain = langevin(C=0.5, calibration="minami2016")
+    assert chain.event.delta_at(1.0) <= 1e-5
+    with pytest.raises(CalibrationError, match="Corollary 8"):
+        plan_exact(dataclasses.replace(ADULT, epsilon=1.5, calibration="minami2016"))
+
+
+def test_pure_temperatures():
+    pure = dataclasses.replace(ADULT, delta=0.0, coef_norm=2.0, cap=False)
+    c = 2.0 * ADULT.record_norm
+    assert plan_exact(pure).inverse_temperature == pytest.approx(1.0 / (2 * c))
+    zero_out = dataclasses.replace(pure, adjacency="zero_out")
+    assert plan_exact(zero_out).inverse_temperature == pytest.approx(1.0 / c)
+    wang = dataclasses.replace(pure, calibration="wang2015")
+    assert plan_exact(wang).inverse_temperature == pytest.approx(1 / (4 * np.log1p(np.exp(c))))
+    svc = dataclasses.replace(pure, loss="hinge", width=1.0)
+    assert plan_exact(svc).inverse_temperature == pytest.approx(1.0 / (2 * min(2 * c, 1 + c)))
+    softmax = dataclasses.replace(pure, loss="softmax", n_classes=3)
+    expected = 1.0 / (2 * privacy.softmax_range(c, 3))
+    assert plan_exact(softmax).inverse_temperature == pytest.approx(expected)
+    for problem in (pure, zero_out, wang, svc, softmax):
+        event = plan_exact(problem).event
+        assert event.delta_at(1.0) <= 1e-15
+        assert event.epsilon_at(0.0) <= 1.0 + 1e-9
+    three = dataclasses.replace(pure, n_draws=3)
+    assert plan_exact(three).inverse_temperature == pytest.approx(1.0 / (6 * c))
+    assert plan_exact(three).event.epsilon_at(0.0) <= 1.0 + 1e-9
+
+
+def test_bounded_range_wins_where_the_ball_is_small():
+    ball = dataclasses.replace(ADULT, coef_norm=0.05, C=1.0, cap=False)
+    plan = plan_exact(ball)
+    assert plan.event.delta_at(1.0) <= 1e-5
+    free = plan_exact(dataclasses.replace(ball, coef_norm=None))
+    assert plan.inverse_temperature > free.inverse_temperature
+
+
+def test_langevin_needs_delta_and_small_steps():
+    with pytest.raises(CalibrationError, match="delta > 0"):
+        langevin(delta=0.0)
+    with pytest.raises(CalibrationError, match="step_size"):
+        langevin(C=1.0, step_size=1.0)
+    with pytest.raises(ValueError, match="n_batches"):
+        langevin(n_records=5, n_batches=6)
