@@ -111,7 +111,14 @@ def hmc_chains(
     :math:`L L^T` the Hessian at the mode.
     """
     center, ridge = target.mode()
-    root = np.linalg.cholesky(target.curvature(center, ridge))
+    precision = target.curvature(center, ridge)
+    shortest = 0.75
+    if np.isfinite(target.radius):
+        # No direction is wider than the ball, whose uniform law has variance r^2 / (p + 2); and a
+        # trajectory that would leave it gets a chance to be short.
+        precision += (target.dimension + 2.0) / target.radius**2 * np.eye(target.dimension)
+        shortest = 0.05
+    root = np.linalg.cholesky(precision)
     whiten = solve_triangular(root, np.eye(target.dimension), lower=True)
 
     def to_theta(q: np.ndarray) -> np.ndarray:
@@ -135,8 +142,8 @@ def hmc_chains(
     for iteration in progress(range(total), total=total, label="transitions"):
         warm = iteration < n_warmup
         step = float(np.exp(tuning.log_step if warm else tuning.log_step_average))
-        # a random length, 0.75 to 1.25 of the trajectory, avoids resonance
-        length = TRAJECTORY * (0.75 + 0.5 * generator.random())
+        # a random length, up to 1.25 times the trajectory, avoids resonance
+        length = TRAJECTORY * (shortest + (1.25 - shortest) * generator.random())
         state, acceptance = samplers.hmc_step(
             state,
             potential,

@@ -67,8 +67,8 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
     data_norm : float, default=1.0
         Public bound on the L2 norm of a row; longer rows are scaled down to it.
     C : float or "auto", default="auto"
-        Inverse strength of the penalty. ``"auto"`` is a public rule of epsilon, delta and norms that
-        lets the noise move a record's logit by about 1.5 (and at most C = 100). For ``delta=0`` it
+        Inverse strength of the penalty. ``"auto"`` is a public rule of epsilon, delta and norms: the
+        noise moves a record's logit by about 1.5 (and C is at most 100). For ``delta=0`` it
         gives the prior a standard deviation of ``coef_norm / sqrt(2 p)``, p coefficients.
     coef_norm : float or None, default=None
         Radius of the ball that holds the coefficients, intercept included. With ``delta > 0`` None
