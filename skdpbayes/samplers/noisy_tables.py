@@ -23,7 +23,7 @@ posterior that prior, which is wrong for real tables, overrules the data once th
 a product of one-dimensional weights under one sum. Forward convolutions of the weights (FFT), then
 cells one by one backward, give *independent* exact draws: there is no Markov chain to converge.
 
-Where the noise is wide the counts are resolved to bins of at most 1/64 of its standard deviation
+Where the noise is wide the counts are resolved to bins of at most 1/32 of its standard deviation
 while sums are matched (the mass of a bin is exact, and the count within it is drawn exactly), so
 that the cost does not depend on the scale of the noise.
 """
@@ -42,9 +42,10 @@ __all__ = ["noise_log_pmf", "sample_noisy_tables"]
 
 # Noise beyond this probability ratio to its mode is left out: e^-25 = 1.4e-11.
 _TAIL_LOG_RATIO = 25.0
-_BINS_PER_DEVIATION = 64
+_BINS_PER_DEVIATION = 32
 # FFT convolutions are exact to about 1e-16 of their largest value; less than this is rounding.
 _RELIABLE = 1e-12
+_NEGLIGIBLE = 1e-15
 
 
 def noise_log_pmf(parts: Sequence[tuple[str, float]]) -> np.ndarray:
@@ -209,11 +210,13 @@ class _Row:
         fine = [weight for _, weight in cells]
         weights = [weight.reshape(-1, bin_width).sum(axis=1) for weight in fine]
         low = np.array([first for first, _ in cells], dtype=np.int64)
-        forward = [weights[0]]
+        forward, forward_low = [weights[0]], [int(low[0])]
         for k in range(1, len(weights)):
-            reach = max(1, max_bin + 1 - int(low[: k + 1].sum()))
-            total = _convolve(forward[-1], weights[k])[:reach]
-            forward.append(total / total.max())
+            start = forward_low[-1] + int(low[k])
+            total = _convolve(forward[-1], weights[k])[: max(1, max_bin + 1 - start)]
+            kept = np.flatnonzero(total > _NEGLIGIBLE * total.max())
+            forward.append(total[kept[0] : kept[-1] + 1] / total.max())
+            forward_low.append(start + int(kept[0]))
         return cls(
             bin_width,
             low,
@@ -223,7 +226,7 @@ class _Row:
             _starts(weights),
             np.concatenate(forward),
             _starts(forward),
-            np.cumsum(low),
+            np.array(forward_low, dtype=np.int64),
         )
 
     def draw(self, totals: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
@@ -257,20 +260,21 @@ def _class_totals(
     tables: Sequence[np.ndarray], n_total: int, log_noise: np.ndarray, bin_width: int
 ) -> _Row:
     """Weigh each class total by the noise of all table totals; the classes add to ``n_total``."""
-    grid = np.arange(n_total // bin_width + 1)
-    log_weight = np.zeros((tables[0].shape[0], grid.shape[0]))
-    sums: dict[int, np.ndarray] = {}
-    for table in tables:
-        n_values = table.shape[1]
-        if n_values not in sums:
-            sums[n_values] = _log_sum_of_noises(log_noise[::bin_width], n_values)
-        offsets = np.abs(grid - table.sum(axis=1)[:, None] / bin_width)
-        log_weight += _interpolate(sums[n_values], offsets)
+    sums = {
+        n_values: _log_sum_of_noises(log_noise[::bin_width], n_values)
+        for n_values in {table.shape[1] for table in tables}
+    }
+    sharpest = min(tables, key=lambda table: table.shape[1])  # least noise on its totals
+    reach = sums[sharpest.shape[1]].shape[0] + 1
     cells = []
-    for row in log_weight:
-        weight = np.exp(row - row.max())
-        kept = np.flatnonzero(weight > 1e-30)
-        cells.append((int(kept[0]), weight[kept[0] : kept[-1] + 1]))
+    for c in range(tables[0].shape[0]):
+        low, high = _window(int(sharpest[c].sum()) // bin_width, reach, n_total // bin_width)
+        grid = np.arange(low, high + 1)
+        log_weight = np.zeros(grid.shape)
+        for table in tables:
+            offsets = np.abs(grid - table[c].sum() / bin_width)
+            log_weight += _interpolate(sums[table.shape[1]], offsets)
+        cells.append((low, np.exp(log_weight - log_weight.max())))
     return _Row.from_weights(cells, 1, n_total // bin_width)
 
 

@@ -88,7 +88,7 @@ def test_wide_noise_is_binned_without_visible_error(noise):
     empirical = np.searchsorted(np.sort(draws[:, 0]), n, side="right") / draws.shape[0]
     # Kolmogorov distance: 1.95 / sqrt(40,000) at level 1e-3; the bins add next to nothing.
     assert np.abs(empirical - cdf).max() < 0.011
-    assert np.abs(draws.sum(axis=1) - n_total).max() <= 2 * 400 / 64 * 2
+    assert np.abs(draws.sum(axis=1) - n_total).max() <= 2 * 600 / 32 * 2
 
 
 def test_every_table_informs_the_class_totals():
