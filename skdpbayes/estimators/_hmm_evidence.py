@@ -24,6 +24,10 @@ __all__ = [
 ]
 
 
+# Levels that vary more than an exponential variable by a factor of two are not believed.
+_SMALLEST_SHAPE = 0.5
+
+
 class Evidence(Protocol):
     """What a chain needs to know of the data."""
 
@@ -63,20 +67,29 @@ class CountEvidence:
 class NoisyCellEvidence:
     r"""Cells of an unknown number of events: Poisson counts under discrete noise.
 
-    :math:`n_{sv} \sim \mathrm{Poisson}(\lambda_s \theta_{z_s v})`, :math:`y = n + Z`, and the
-    expected number of events :math:`\lambda_s` is exponential with the mean that the public number
-    of records gives. Given the counts of all D fields it is Gamma distributed.
+    :math:`n_{sv} \sim \mathrm{Poisson}(\lambda_s \theta_{z_s v})`, :math:`y = n + Z`, where the
+    expected number of events :math:`\lambda_s \sim \mathrm{Gamma}(r, r / m_g)` has its chain's mean
+    and a common spread, both estimated from the released totals. Given the counts of all D fields
+    it is Gamma distributed.
     """
 
     def __init__(
-        self, noisy: np.ndarray, n_fields: int, mean_events: float, noise: str, scale: float
+        self,
+        noisy: np.ndarray,
+        begin: np.ndarray,
+        starts: np.ndarray,
+        mean_events: float,
+        noise: str,
+        scale: float,
     ) -> None:
         self._noisy = noisy
-        self._n_fields = n_fields
-        self._prior_rate = 1.0 / max(mean_events, 1e-3)
+        self._n_fields = n_fields = begin.shape[0] - 1
         self._noise, self._scale = noise, scale
+        variance = _noise_variance(noise, scale)
+        level, shape = level_prior(noisy, begin, starts, mean_events, variance)
+        self._shape, self._prior_rate = shape, shape / level
         totals = np.maximum(noisy.sum(axis=1) / n_fields, 0.5)
-        self.level = (1.0 + n_fields * totals) / (self._prior_rate + n_fields)
+        self.level = (shape + n_fields * totals) / (self._prior_rate + n_fields)
         largest = max(float(noisy.max(initial=0)) + 8.0 * scale, 1.0)
         self._likelihood = samplers.NoisyPoissonLikelihood(noisy, noise, scale, 1.5 * largest)
 
@@ -97,9 +110,48 @@ class NoisyCellEvidence:
         counts = samplers.reject_poisson_counts(
             self._noisy, rate, self._noise, self._scale, uniforms
         )
-        shape = 1.0 + counts.sum(axis=1)
+        shape = self._shape + counts.sum(axis=1)
         self.level = generator.standard_gamma(shape) / (self._prior_rate + self._n_fields)
         return counts
+
+
+def _noise_variance(noise: str, scale: float) -> float:
+    if noise == "gaussian":
+        return scale**2
+    ratio = np.exp(-1.0 / scale)
+    return float(2.0 * ratio / (1.0 - ratio) ** 2)
+
+
+def level_prior(
+    noisy: np.ndarray,
+    begin: np.ndarray,
+    starts: np.ndarray,
+    mean_events: float,
+    noise_variance: float,
+) -> tuple[np.ndarray, float]:
+    r"""Mean of each step's level, and the shape of its Gamma law, by moments of noisy totals.
+
+    The total of a field of V values has noise of variance V times that of a count; the fields'
+    totals of a step are averaged with inverse weights. The chains' means are shrunk to the public
+    mean of all steps as far as noise explains their differences (Efron and Morris 1975). Within
+    chain g totals vary by :math:`m_g + m_g^2 / r` and the noise; r is pooled over the chains.
+    """
+    sizes = np.diff(begin)
+    weight = (1.0 / sizes) / (1.0 / sizes).sum()
+    total = np.add.reduceat(noisy, begin[:-1], axis=1) @ weight
+    lengths = np.diff(starts)
+    chain = np.repeat(np.arange(lengths.shape[0]), lengths)
+    of_total = noise_variance / (1.0 / sizes).sum()
+    observed = np.bincount(chain, weights=total) / np.maximum(lengths, 1)
+    error = (mean_events + of_total) / np.maximum(lengths, 1)
+    between = max(float(np.mean(np.square(observed - mean_events) - error)), 0.0)
+    mean = mean_events + between / (between + error) * (observed - mean_events)
+    mean = np.maximum(mean, 0.02 * mean_events + 1e-3)
+    spread = np.square(total - mean[chain]).sum()
+    expected = (mean[chain] + of_total).sum()
+    excess = max(spread - expected, 1e-4 * np.square(mean[chain]).sum())
+    shape = float(np.clip(np.square(mean[chain]).sum() / excess, _SMALLEST_SHAPE, 1e4))
+    return mean[chain], shape
 
 
 class NoisyRowEvidence:

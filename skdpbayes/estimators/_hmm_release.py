@@ -107,7 +107,7 @@ def make_evidence(
     if grid.one_event_per_step:
         return NoisyRowEvidence(noisy, begin, noise, scale)
     mean = n_events / grid.n_steps
-    return NoisyCellEvidence(noisy, categories.shape[0], mean, noise, scale)
+    return NoisyCellEvidence(noisy, begin, grid.starts, mean, noise, scale)
 
 
 def run_chains(

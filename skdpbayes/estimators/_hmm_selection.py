@@ -60,5 +60,7 @@ def select_n_states(
     means = steps.mean(axis=1)
     best = int(np.argmax(means))
     error = (steps - steps[best]).std(axis=1) / np.sqrt(steps.shape[1])
-    close = [k for k, mean, e in zip(sizes, means, error, strict=True) if mean >= means[best] - e]
+    close = [
+        k for k, mean, e in zip(sizes, means, error, strict=True) if mean >= means[best] - 2 * e
+    ]
     return Bunch(n_states=min(close), candidates=sizes, log_likelihood=means, standard_error=error)

@@ -325,7 +325,7 @@ class PrivateHMM(HiddenMarkovBase):
         Returns
         -------
         :class:`~sklearn.utils.Bunch`
-            ``n_states``: the smallest candidate within one standard error of the best;
+            ``n_states``: the smallest candidate within two standard errors of the best;
             ``candidates``; ``log_likelihood``: mean held-out log-likelihood of a noisy step, up to
             a constant; ``standard_error`` of its difference to the best.
         """

@@ -7,6 +7,9 @@ from skdpbayes._lazy import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
+        "clipped_linear_gradient": "minibatch",
+        "quadratic_row_lengths": "minibatch",
+        "second_moments": "minibatch",
         "chain_log_likelihood": "hmm",
         "count_emissions": "hmm",
         "count_events": "hmm",

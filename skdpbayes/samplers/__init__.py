@@ -7,6 +7,11 @@ from skdpbayes._lazy import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
+        "SGHMCState": "sghmc",
+        "sgfs_preconditioner": "sgfs",
+        "sgfs_step": "sgfs",
+        "sghmc_step": "sghmc",
+        "sgld_step": "sgld",
         "N_UNIFORMS": "noisy_rejection",
         "NoisyPoissonLikelihood": "noisy_likelihood",
         "count_transitions": "hmm_gibbs",
