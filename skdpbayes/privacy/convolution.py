@@ -50,7 +50,7 @@ _LARGEST_GRID = 2**19
 _MOST_ATTEMPTS = 6
 # Losses whose tail is below this share of delta count as infinite.
 _TAIL_SHARE = 1e-8
-_FIRST_TAIL, _LOWEST_TAIL = 1e-30, 1e-305
+_FIRST_TAIL, _LOWEST_TAIL = 1e-24, 1e-300
 _LARGEST_EXPONENT = 600.0  # beyond 700 exp overflows
 # Above this epsilon privacy is a formality, and Chernoff's bound will do.
 _LARGEST_EPSILON = 100.0
@@ -70,21 +70,26 @@ def composed_delta(parts: Parts, epsilon: float) -> float:
         At least 0.
     """
     tail = _FIRST_TAIL
-    for _ in range(2):  # the tail's share of delta needs a first idea of delta
-        scouts = send_scouts(parts, tail)
-        if max(scout.infinite for scout in scouts) >= 1.0:
-            return 1.0
-        aims = [aim_at_epsilon(scout, epsilon) for scout in scouts]
-        aims.sort(key=lambda aim: aim.crude_delta, reverse=True)
-        crude = math.exp(max(aim.log_delta for aim in aims))
-        tail = max(_LOWEST_TAIL, _TAIL_SHARE * crude)
+    delta = _delta_with_tail(parts, epsilon, tail)
+    while tail > max(_LOWEST_TAIL, _TAIL_SHARE * delta):  # what counts as infinite is too much
+        tail = max(_LOWEST_TAIL, tail * tail)
+        delta = _delta_with_tail(parts, epsilon, tail)
+    return delta
+
+
+def _delta_with_tail(parts: Parts, epsilon: float, tail: float) -> float:
+    scouts = send_scouts(parts, tail)
+    if max(scout.infinite for scout in scouts) >= 1.0:
+        return 1.0
+    aims = [aim_at_epsilon(scout, epsilon) for scout in scouts]
+    aims.sort(key=lambda aim: aim.crude_delta, reverse=True)
     if epsilon > _LARGEST_EPSILON or aims[0].scout.spread == 0.0:
         return min(1.0, aims[0].crude_delta)
     delta, shifted = 0.0, epsilon * (1.0 - 2.0 * HAIR)
     for aim, total in zip(aims, _convolve(parts, aims), strict=True):
         if aim.crude_delta <= delta:  # the other order cannot be worse
             break
-        delta = max(delta, total().delta_at(shifted))
+        delta = max(delta, min(total().delta_at(shifted), aim.crude_delta))
     return min(1.0, delta)
 
 
@@ -163,11 +168,13 @@ class _Convolution:
     def delta_at(self, epsilon: float) -> float:
         losses, gaps, masses = self._untilted(epsilon)
         above = losses > epsilon
-        scale = math.exp(self.log_moment - self.tilt * epsilon)
-        total = float(masses[above] @ -np.expm1(-gaps[above]))
+        total = float(masses[above] @ -np.expm1(-gaps[above])) * _SUM_ROUNDING
         if epsilon < self.spacing * self.first:  # losses below the window count as well
             total += math.exp(LOG_OUTSIDE)
-        return self.lost + scale * total * _SUM_ROUNDING
+        if total == 0.0:
+            return self.lost
+        log_scale = self.log_moment - self.tilt * epsilon
+        return self.lost + math.exp(min(0.0, log_scale + math.log(total)))
 
     def epsilon_at(self, delta: float, origin: float) -> tuple[float, bool]:
         """Return epsilon, and whether it was cut off at the lower end of the window."""
