@@ -10,6 +10,7 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
         "BoundsScaler": "preprocessing",
+        "DPSGLDClassifier": "estimators.sgmcmc",
         "LaplaceNaiveBayes": "estimators.naive_bayes",
         "OPSLinearSVC": "estimators.linear_svc",
         "OPSLogisticRegression": "estimators.one_posterior_sample",

@@ -7,7 +7,9 @@ from skdpbayes._lazy import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
+        "EmissionDisplay": "emissions",
         "OneRunDisplay": "privacy_region",
         "PrivacyRegionDisplay": "privacy_region",
+        "StateTimelineDisplay": "state_timeline",
     },
 )
