@@ -30,7 +30,7 @@ CONVERGED = "the sampler of the truncated Dirichlet law has converged"
 def check_binary(data: Any) -> np.ndarray:
     """Return 0/1 data as integers."""
     values = np.asarray(data).ravel()
-    if values.size == 0 or not np.isin(values, (0, 1)).all():
+    if values.size == 0 or not ((values == 0) | (values == 1)).all():
         raise ValueError("data must be a non-empty sequence of zeros and ones.")
     return values.astype(np.int64)
 
@@ -121,12 +121,10 @@ class BetaBernoulli:
         noisy = int(request.add_noise(values.sum(keepdims=True), scale)[0])
         released = {"n_ones": noisy, "n_total": values.size, "noise_scale": scale}
         if posterior == "naive":
-            log_weights = np.where(
-                np.arange(values.size + 1) == min(max(noisy, 0), values.size), 0.0, -np.inf
-            )
+            first, log_weights = min(max(noisy, 0), values.size), np.zeros(1)
         else:
-            log_weights = self._log_weights(noisy, values.size, mechanism, scale)
-        draw = partial(_draw_beta, log_weights, self.a, self.b)
+            first, log_weights = 0, self._log_weights(noisy, values.size, mechanism, scale)
+        draw = partial(_draw_beta, first, log_weights, values.size, self.a, self.b)
         return PrivatePosterior(guarantee, released, draw)
 
     def _log_weights(self, noisy: int, n_total: int, mechanism: str, scale: float) -> np.ndarray:
@@ -155,10 +153,16 @@ def _first_draws(draws: np.ndarray, generator: np.random.Generator, n_draws: int
 
 
 def _draw_beta(
-    log_weights: np.ndarray, a: float, b: float, generator: np.random.Generator, n_draws: int
+    first: int,
+    log_weights: np.ndarray,
+    n_total: int,
+    a: float,
+    b: float,
+    generator: np.random.Generator,
+    n_draws: int,
 ) -> np.ndarray:
-    n = draw_from_log_weights(generator, log_weights, n_draws)
-    return generator.beta(a + n, b + log_weights.shape[0] - 1 - n)
+    n = first + draw_from_log_weights(generator, log_weights, n_draws)
+    return generator.beta(a + n, b + n_total - n)
 
 
 class DirichletCategorical:
