@@ -20,6 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB
 
 from skdpbayes import (
+    DPSGLDClassifier,
     LaplaceNaiveBayes,
     ObjPertLogisticRegression,
     OPSLinearSVC,
@@ -87,6 +88,23 @@ def draw_near_the_mode(fitted: BaseEstimator, X: Any, y: Any) -> None:
     assert low < excess < high, (low, excess, high)
 
 
+def chain_around_the_mode(fitted: BaseEstimator, X: Any, y: Any) -> None:
+    """Draws exceed the smallest penalized loss by p / 2 on average, their mean by little."""
+    signs = np.where(y == fitted.classes_[1], 1.0, -1.0)
+    rows = signs[:, None] * np.column_stack([X, np.ones(len(X))])
+
+    def objective(theta: np.ndarray) -> float:
+        return float(np.logaddexp(0.0, -rows @ theta).sum() + theta @ theta / (2.0 * fitted.C))
+
+    draws = fitted.sample_posterior()
+    thetas = np.concatenate([draws["coef"][:, 0], draws["intercept"]], axis=1)
+    best = minimize(objective, thetas.mean(axis=0), method="BFGS").fun
+    excess = np.mean([objective(theta) for theta in thetas]) - best
+    assert 0.6 < excess / (thetas.shape[1] / 2) < 1.6, excess
+    assert objective(np.append(fitted.coef_, fitted.intercept_)) - best < 0.3 * excess
+    assert fitted.temperature_ == 1.0
+
+
 def same_as_logistic_regression(fitted: BaseEstimator, X: Any, y: Any) -> None:
     """Without noise the minimizer is scikit-learn's, the intercept being a penalized feature."""
     rows = np.column_stack([X, np.ones(len(X))])
@@ -133,6 +151,11 @@ def states_of_exact_counts(fitted: BaseEstimator, X: Any, y: Any) -> None:
 DRAWS = frozenset({"coef_", "intercept_", "_coef_draws", "_intercept_draws"})
 
 CASES: list[Case] = [
+    Case(
+        DPSGLDClassifier,
+        DRAWS | {"step_size_", "temperature_"},
+        parity=chain_around_the_mode,
+    ),
     Case(
         ObjPertLogisticRegression,
         DRAWS | {"information_"},

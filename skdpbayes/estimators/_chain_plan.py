@@ -1,0 +1,275 @@
+"""One object that says how a chain draws its batches and noise and what that costs.
+
+What is accounted is what is run: the chain asks its plan for every batch and for the scale of every
+noise, and the plan computes its price from the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from skdpbayes import privacy, randomness
+from skdpbayes.exceptions import CalibrationError
+from skdpbayes.privacy import Adjacency, PrivacyEvent
+from skdpbayes.privacy.renyi import rdp_noise_multiplier
+from skdpbayes.privacy.subsampling import Sampling
+
+__all__ = ["ACCOUNTANTS", "NOISE_BITS", "ChainPlan", "plan_chain"]
+
+ACCOUNTANTS = ("pld", "rdp", "wang2015")
+# Rows are summed in runs of this many, then the runs: an error bound of (run + n / run) roundings.
+SUM_RUN = 512
+# The grid of a noisy sum is the noise's standard deviation divided by 2^28.
+NOISE_BITS = 28
+
+
+@dataclass(frozen=True)
+class ChainPlan:
+    """Batches, noise and price of a chain.
+
+    ``setup`` holds what is released before the chain (moments, a first draw). ``langevin`` holds
+    the standard deviations that the sampler itself wants on the gradient, where the step sizes are
+    public numbers; where they follow from the setup, noise is at least ``noise_multiplier`` and may
+    only be larger than what is accounted.
+    """
+
+    n_samples: int
+    batch_size: float
+    n_steps: int
+    subsampling: Sampling
+    adjacency: Adjacency
+    clip_norm: float
+    noise_multiplier: float
+    setup: tuple[PrivacyEvent, ...] = ()
+    langevin: np.ndarray | None = field(default=None, compare=False)
+
+    @property
+    def sampling_rate(self) -> float:
+        """Probability of a record to be in a batch."""
+        return self.batch_size / self.n_samples
+
+    @property
+    def private(self) -> bool:
+        """Whether privacy asks for anything."""
+        return math.isfinite(self.clip_norm)
+
+    def noise_multipliers(self) -> np.ndarray:
+        """Noise multiplier of every step, as accounted."""
+        needed = np.full(self.n_steps, self.noise_multiplier)
+        if self.langevin is None:
+            return needed
+        return np.maximum(needed, self.langevin * self.sampling_rate / self.clip_norm)
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """Everything that is released: setup and chain."""
+        if not self.private:
+            return privacy.NoPrivacy()
+        chain = _chain_event(
+            self.noise_multipliers(), self.sampling_rate, self.subsampling, self.adjacency
+        )
+        return privacy.compose([*self.setup, chain])
+
+    def batches(self, generator: np.random.Generator) -> Iterator[np.ndarray | None]:
+        """Yield the rows of every batch; None for all of them. The buffer is reused."""
+        buffer = np.empty(self.n_samples, dtype=np.int64)
+        for _ in range(self.n_steps):
+            if self.batch_size == self.n_samples:
+                yield None
+            elif self.subsampling == "poisson":
+                yield randomness.poisson_subset(
+                    generator, self.n_samples, self.sampling_rate, buffer
+                )
+            else:
+                yield randomness.fixed_subset(
+                    generator, self.n_samples, int(self.batch_size), buffer
+                )
+
+    def noise_scales(self, langevin: np.ndarray, size: int, precision: float) -> np.ndarray:
+        """Standard deviation of the noise on the sum of clipped gradients, for every step.
+
+        Parameters
+        ----------
+        langevin : ndarray of shape (n_steps,)
+            What the sampler wants on the estimated gradient of the potential.
+        size : int
+            Number of coordinates.
+        precision : float
+            Unit roundoff of the sums.
+        """
+        wanted = langevin * self.sampling_rate
+        if not self.private:
+            return wanted
+        multipliers = self.noise_multipliers()
+        most = self.n_samples if self.subsampling == "poisson" else self.batch_size
+        rounding = 2.0 * precision * most * (SUM_RUN + most / SUM_RUN + math.sqrt(size))
+        # rounding to the grid of the release moves every coordinate by half a step of it
+        grid = multipliers * math.sqrt(size) * 2.0**-NOISE_BITS
+        if np.any(grid > 0.5):
+            raise CalibrationError(
+                f"noise_multiplier={multipliers.max():g} with {size} coefficients leaves no room "
+                "for rounding; raise epsilon or use a smaller model"
+            )
+        needed = multipliers * self.clip_norm * (1.0 + rounding) / (1.0 - grid)
+        return np.maximum(needed, wanted)
+
+
+def plan_chain(
+    *,
+    epsilon: float,
+    delta: float,
+    n_samples: int,
+    batch_size: float,
+    n_steps: int,
+    subsampling: Sampling,
+    adjacency: Adjacency,
+    clip_norm: float,
+    accountant: str,
+    setup: tuple[PrivacyEvent, ...] = (),
+    langevin: np.ndarray | None = None,
+) -> ChainPlan:
+    """Calibrate the noise of a chain to what the setup leaves of the budget.
+
+    Parameters are the fields of `ChainPlan`, the target, and how noise is calibrated
+    (``accountant``); the price of the result is always that of privacy loss distributions.
+    """
+    if math.isinf(epsilon):
+        return ChainPlan(
+            n_samples, batch_size, n_steps, subsampling, adjacency, math.inf, 0.0, (), langevin
+        )
+    if delta == 0.0:
+        raise CalibrationError(
+            "delta=0.0: the chain adds Gaussian noise, which has no guarantee at delta=0. Use "
+            "delta > 0."
+        )
+    if accountant == "pld":
+        noise = _pld_noise(
+            epsilon, delta, n_samples, batch_size, n_steps, subsampling, adjacency, setup
+        )
+    elif accountant == "rdp":
+        noise = rdp_noise_multiplier(
+            epsilon,
+            delta,
+            batch_size=batch_size,
+            n_samples=n_samples,
+            n_steps=n_steps,
+            sampling=subsampling,
+            adjacency=adjacency,
+            other_mu=_gaussian_mu(setup),
+        )
+    else:
+        if setup:
+            raise CalibrationError(
+                "accountant='wang2015' prices a chain alone: use preconditioner=None (or a public "
+                "matrix) and init='prior'"
+            )
+        noise = privacy.wang2015_noise_multiplier(
+            epsilon,
+            delta,
+            n_passes=n_steps * batch_size / n_samples,
+            batch_size=batch_size,
+            n_samples=n_samples,
+        )
+    own = None if langevin is None else langevin * (batch_size / n_samples) / clip_norm
+    if own is not None and accountant == "pld" and own.max() > noise:
+        rate = batch_size / n_samples
+        noise = _noise_beside(own, noise, epsilon, delta, (rate, subsampling, adjacency), setup)
+    plan = ChainPlan(
+        n_samples,
+        batch_size,
+        n_steps,
+        subsampling,
+        adjacency,
+        clip_norm,
+        noise,
+        setup,
+        langevin,
+    )
+    if plan.event.epsilon_at(delta) > epsilon * (1.0 + 1e-9):
+        raise CalibrationError(
+            f"accountant={accountant!r} asks for too little noise for epsilon={epsilon:g}, "
+            f"delta={delta:g} here; use accountant='pld'"
+        )
+    return plan
+
+
+def _chain_event(
+    multipliers: np.ndarray, rate: float, subsampling: Sampling, adjacency: Adjacency
+) -> PrivacyEvent:
+    if multipliers[0] == multipliers.min() == multipliers.max():
+        step = privacy.SubsampledGaussian(float(multipliers[0]), rate, subsampling, adjacency)
+        return privacy.repeat(step, multipliers.size)
+    return privacy.chain_event(multipliers, rate, subsampling, adjacency)
+
+
+def _gaussian_mu(setup: tuple[PrivacyEvent, ...]) -> float:
+    """Total Gaussian DP of the setup, whose releases all are Gaussian."""
+    return math.sqrt(sum(event.mu**2 for event in setup))  # type: ignore[attr-defined]
+
+
+@lru_cache(maxsize=256)
+def _pld_noise(
+    epsilon: float,
+    delta: float,
+    n_samples: int,
+    batch_size: float,
+    n_steps: int,
+    subsampling: Sampling,
+    adjacency: Adjacency,
+    setup: tuple[PrivacyEvent, ...],
+) -> float:
+    """Smallest noise multiplier, the same for all steps, beside the setup."""
+    rate = batch_size / n_samples
+    target = privacy.gdp_mu(epsilon, delta)
+    left = math.sqrt(max(target**2 - _gaussian_mu(setup) ** 2, 0.0))
+    if left == 0.0:
+        raise CalibrationError("the setup leaves nothing of the budget to the chain")
+    if rate == 1.0:  # Gaussian mechanisms add up in closed form
+        distance = 2.0 if adjacency == "replace_one" else 1.0
+        return distance * math.sqrt(n_steps) / left * (1.0 + 1e-12)
+    if not setup:
+        return privacy.subsampled_noise_multiplier(
+            epsilon,
+            delta,
+            sampling_rate=rate,
+            n_steps=n_steps,
+            sampling=subsampling,
+            adjacency=adjacency,
+        )
+
+    def event_of(noise: float) -> PrivacyEvent:
+        step = privacy.SubsampledGaussian(noise, rate, subsampling, adjacency)
+        return privacy.compose([*setup, privacy.repeat(step, n_steps)])
+
+    guess = privacy.subsampled_noise_multiplier(
+        privacy.gdp_epsilon(left, delta),
+        delta,
+        sampling_rate=rate,
+        n_steps=n_steps,
+        sampling=subsampling,
+        adjacency=adjacency,
+    )
+    return privacy.smallest_noise(event_of, epsilon, delta, guess=guess)
+
+
+def _noise_beside(
+    own: np.ndarray,
+    noise: float,
+    epsilon: float,
+    delta: float,
+    sampling: tuple[float, Sampling, Adjacency],
+    setup: tuple[PrivacyEvent, ...],
+) -> float:
+    """Smallest noise where steps with much noise of their own leave more budget to the others."""
+
+    def event_of(floor: float) -> PrivacyEvent:
+        return privacy.compose([*setup, _chain_event(np.maximum(own, floor), *sampling)])
+
+    if event_of(0.0).epsilon_at(delta) <= epsilon:
+        return 0.0  # privacy for free
+    return privacy.smallest_noise(event_of, epsilon, delta, guess=noise)

@@ -1,0 +1,180 @@
+r"""Coordinates in which the rows of a linear model are centered, round and of length about 1.
+
+A chain runs on coefficients :math:`\psi` of the rows :math:`z = A (x - m)`. Noise that is equally
+large in all directions then hurts equally little in all of them; in the original coordinates most
+of it would fall on directions that hardly occur. The center *m* and the matrix *A* come from sums
+of :math:`x` and :math:`x x^\top`, released under a share of the budget.
+
+Sensitivity of :math:`(\alpha \sum x / R, \sum x x^\top / R^2)` for rows of norm at most *R*:
+zeroing a record out moves it by at most :math:`\sqrt{\alpha^2 + 1}`. Replacing a record by one at
+angle *t* moves it by :math:`\alpha^2 (2 - 2 c) + 2 - 2 c^2` squared, :math:`c = \cos t`, at most
+:math:`2 + 2 \alpha^2 + \alpha^4 / 2`; shorter rows move it less. (Lemma 19 of Wang et al. 2015
+bounds the covariance alone.)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skdpbayes import models, randomness
+from skdpbayes.privacy import Adjacency
+
+__all__ = [
+    "Coordinates",
+    "moment_sensitivity",
+    "plain_coordinates",
+    "public_coordinates",
+    "released_coordinates",
+]
+
+# Weight of the mean beside the second moments: its noise only shifts the intercept.
+MEAN_WEIGHT = 0.5
+# Directions are stretched as if their variance were at least this fraction of the largest
+# eigenvalue that noise alone produces.
+NOISE_FLOOR = 0.25
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """The affine map of rows; ``scale`` alone if ``transform`` is None."""
+
+    center: np.ndarray
+    transform: np.ndarray | None
+    scale: float
+    constant: float
+    """The constant feature (0: no intercept)."""
+    dimension: float
+    """Number of directions that share the length of a row: 1 / largest eigenvalue."""
+
+    def with_constant(self, constant: float) -> Coordinates:
+        """Return the same map with another constant feature."""
+        return Coordinates(self.center, self.transform, self.scale, constant, self.dimension)
+
+    def apply(self, rows: np.ndarray) -> np.ndarray:
+        """Multiply rows (of coefficients or gradients) by the symmetric matrix."""
+        return rows * self.scale if self.transform is None else rows @ self.transform
+
+    def stretch(self) -> float:
+        """Spectral norm of the matrix."""
+        return self.scale if self.transform is None else float(np.linalg.norm(self.transform, 2))
+
+    def coefficients(self, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients of x and intercepts of (..., K, d [+ 1]) coefficients of z."""
+        d = self.center.shape[0]
+        coef = self.apply(psi[..., :d])
+        intercept = -(coef @ self.center)
+        if self.constant:
+            intercept = intercept + self.constant * psi[..., d]
+        return coef, intercept
+
+    def from_coefficients(self, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+        """Invert `coefficients`."""
+        if self.transform is None:
+            psi = coef / self.scale
+        else:
+            psi = np.linalg.solve(self.transform, coef.T).T
+        if not self.constant:
+            return psi
+        last = (intercept + coef @ self.center) / self.constant
+        return np.column_stack([psi, last])
+
+    def lengths(self, X: Any) -> np.ndarray:
+        """Length of every row in these coordinates, constant feature included."""
+        if self.transform is None:
+            plain = models.quadratic_row_lengths(X, self.center, None, 0.0)
+            return np.hypot(self.scale * plain, self.constant)
+        return models.quadratic_row_lengths(X, self.center, self.transform, self.constant)
+
+
+def moment_sensitivity(adjacency: Adjacency) -> float:
+    """Sensitivity of the moments of unit rows, the mean weighted with `MEAN_WEIGHT`."""
+    square = MEAN_WEIGHT**2
+    if adjacency == "zero_out":
+        return math.sqrt(1.0 + square)
+    return math.sqrt(2.0 + 2.0 * square + square**2 / 2.0)
+
+
+def plain_coordinates(n_columns: int, data_norm: float) -> Coordinates:
+    """Rows divided by their public bound; the first direction may have all of their length."""
+    return Coordinates(np.zeros(n_columns), None, 1.0 / data_norm, 0.0, 1.0)
+
+
+def public_coordinates(covariance: Any, n_columns: int) -> Coordinates:
+    """Coordinates from a public covariance matrix of the rows."""
+    matrix = np.asarray(covariance, dtype=np.float64)
+    if matrix.shape != (n_columns, n_columns) or not np.allclose(matrix, matrix.T):
+        raise ValueError(
+            f"preconditioner must be 'auto', None or a symmetric ({n_columns}, {n_columns}) "
+            f"matrix; got an array of shape {matrix.shape}."
+        )
+    transform, dimension = _whitening(matrix, 0.0)
+    return Coordinates(np.zeros(n_columns), transform, 1.0, 0.0, dimension)
+
+
+def released_coordinates(
+    X: Any,
+    data_norm: float,
+    mu: float,
+    adjacency: Adjacency,
+    centered: bool,
+    generator: np.random.Generator,
+) -> Coordinates:
+    """Release the moments of the rows under ``mu`` of Gaussian DP and make coordinates of them.
+
+    ``mu=inf`` uses them as they are. Without an intercept rows are not centered.
+    """
+    n_rows, d = X.shape
+    total = np.asarray(X.sum(axis=0)).ravel() / data_norm
+    moments = models.second_moments(X) / data_norm**2
+    noise = 0.0
+    if math.isfinite(mu):
+        size = d + d * (d + 1) // 2
+        noise = randomness.release_scale(
+            1.0 / mu, moment_sensitivity(adjacency) * (1.0 + 1e-9), size
+        )
+        total, moments = _release(total, moments, noise, generator)
+    center = total / n_rows if centered else np.zeros(d)
+    covariance = moments / n_rows - np.outer(center, center)
+    transform, dimension = _whitening(covariance, noise * math.sqrt(2.0 * d) / n_rows)
+    return Coordinates(center * data_norm, transform / data_norm, 1.0, 0.0, dimension)
+
+
+def _release(
+    total: np.ndarray, moments: np.ndarray, scale: float, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Add noise to the mean and, with off-diagonal entries counted once, to the moments."""
+    d = total.shape[0]
+    rows, columns = np.triu_indices(d)
+    weight = np.where(rows == columns, 1.0, math.sqrt(2.0))
+    flat = np.concatenate([MEAN_WEIGHT * total, weight * moments[rows, columns]])
+    flat = randomness.release_gaussian(generator, flat, scale)
+    noisy = np.empty((d, d))
+    noisy[rows, columns] = flat[d:] / weight
+    noisy[columns, rows] = noisy[rows, columns]
+    return flat[:d] / MEAN_WEIGHT, noisy
+
+
+def _whitening(covariance: np.ndarray, edge: float) -> tuple[np.ndarray, float]:
+    """Return a whitening matrix that gives rows a mean square length of 1, and its dimension.
+
+    Noise alone has eigenvalues up to ``edge``. A direction of variance v above half of it shows as
+    v + edge^2 / (4 v) (Benaych-Georges and Nadakuditi 2011), which is inverted; the rest shares
+    what is left of the trace.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    seen = values > max(edge, 1e-12)
+    variance = np.zeros_like(values)
+    root = np.sqrt(np.maximum(values[seen] ** 2 - edge**2, 0.0))
+    variance[seen] = 0.5 * (values[seen] + root)
+    if not seen.all():
+        rest = values.sum() - variance.sum()
+        variance[~seen] = max(rest / np.count_nonzero(~seen), 1e-9)
+    floor = max(NOISE_FLOOR * edge, 1e-6)
+    stretched = np.maximum(variance, floor)
+    dimension = max(1.0, float(np.sum(variance / stretched)))
+    transform = (vectors / np.sqrt(stretched * dimension)) @ vectors.T
+    return 0.5 * (transform + transform.T), dimension
