@@ -78,6 +78,14 @@ from skdpbayes.privacy.objective_calibration import (
     redberg2023_noise_multiplier,
 )
 from skdpbayes.privacy.objective_perturbation import ObjectivePerturbation, largest_curvature
+from skdpbayes.privacy.selection import (
+    AnyOf,
+    BestOfRandomRuns,
+    any_of,
+    negative_binomial_gamma,
+    negative_binomial_mean,
+    papernot_steinke_rdp,
+)
 from skdpbayes.privacy.sgmcmc import (
     LangevinNoise,
     free_step_size,
@@ -100,7 +108,9 @@ from skdpbayes.privacy.subsampling import SubsampledGaussian, chain_event
 
 __all__ = [
     "Adjacency",
+    "AnyOf",
     "ApproximateDP",
+    "BestOfRandomRuns",
     "BoundedRange",
     "Composed",
     "DiscreteGaussian",
@@ -120,6 +130,7 @@ __all__ = [
     "PureDP",
     "Repeated",
     "SubsampledGaussian",
+    "any_of",
     "approximation_delta",
     "bounded_range_delta",
     "bounded_range_epsilon",
@@ -164,7 +175,10 @@ __all__ = [
     "logit_bound",
     "loss_curvature",
     "minami2016_mu",
+    "negative_binomial_gamma",
+    "negative_binomial_mean",
     "ops_inverse_temperature",
+    "papernot_steinke_rdp",
     "private_langevin_noise",
     "pure_objective_epsilon",
     "pure_objective_scale",
