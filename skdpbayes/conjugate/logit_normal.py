@@ -40,8 +40,9 @@ def allowed_mu(request: Request, calibration: str) -> float:
         return np.inf
     if calibration == "gdp":
         return gdp_mu(request.epsilon, request.delta)
-    result = "corollary8" if request.epsilon <= 1.0 else "theorem7"
-    return minami2016_mu(request.epsilon, request.delta, result)
+    if request.epsilon <= 1.0:
+        return minami2016_mu(request.epsilon, request.delta, "corollary8")
+    return minami2016_mu(request.epsilon, request.delta, "theorem7")
 
 
 class LogitNormalBernoulli:

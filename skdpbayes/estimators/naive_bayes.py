@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from skdpbayes.estimators._base import GOOD_SCORE_EPSILON
 from skdpbayes.estimators._naive_bayes_base import ReleasedNaiveBayes
 from skdpbayes.estimators._naive_bayes_ops import draw_tables, plan_draw
 from skdpbayes.estimators._naive_bayes_posterior import ScoreTables
+from skdpbayes.privacy.guarantee import Adjacency
 
 __all__ = ["LaplaceNaiveBayes"]
 
@@ -169,7 +171,7 @@ class LaplaceNaiveBayes(ReleasedNaiveBayes):
         min_probability: float = 0.1,
         n_draws: int = 100,
         classes: Any = None,
-        adjacency: str = "replace_one",
+        adjacency: Adjacency = "replace_one",
         random_state: Any = None,
         ledger: Any = None,
         progress: bool = False,
@@ -291,14 +293,11 @@ class LaplaceNaiveBayes(ReleasedNaiveBayes):
 
     @property
     def _takes_sparse(self) -> bool:
+        # Asked for before parameters are checked: a threshold may be anything.
         if isinstance(self.distribution, str) and self.distribution == "bernoulli":
-            return self.binarize is None or self.binarize >= 0.0
-        return isinstance(self.distribution, str) and self.distribution == "multinomial"
-
-    @property
-    def _takes_sparse(self) -> bool:
-        if isinstance(self.distribution, str) and self.distribution == "bernoulli":
-            return self.binarize is None or self.binarize >= 0.0
+            return self.binarize is None or not (
+                isinstance(self.binarize, numbers.Real) and self.binarize < 0.0
+            )
         return isinstance(self.distribution, str) and self.distribution == "multinomial"
 
     def _check_binary(self, X: Any, kinds: tuple[str, ...]) -> None:
@@ -325,7 +324,8 @@ class LaplaceNaiveBayes(ReleasedNaiveBayes):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # Set after scikit-learn's mixin has made the tags of a classifier.
-        tags.classifier_tags.poor_score = not self.epsilon >= GOOD_SCORE_EPSILON
+        good = isinstance(self.epsilon, numbers.Real) and self.epsilon >= GOOD_SCORE_EPSILON
+        tags.classifier_tags.poor_score = not good
         tags.input_tags.sparse = self._takes_sparse
         tags.input_tags.positive_only = "multinomial" in np.atleast_1d(self.distribution)
         tags.input_tags.categorical = "categorical" in np.atleast_1d(self.distribution)

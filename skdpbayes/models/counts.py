@@ -7,6 +7,8 @@ without any rounding argument.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from scipy import sparse
@@ -90,7 +92,7 @@ def _ones_sparse(
 
 
 def count_ones(
-    X: np.ndarray | sparse.csr_array,
+    X: Any,
     columns: np.ndarray,
     codes: np.ndarray,
     threshold: float,
@@ -112,7 +114,7 @@ def count_ones(
     return ones
 
 
-def clip_tokens(X: np.ndarray | sparse.csr_array, max_total: int) -> np.ndarray | sparse.csr_array:
+def clip_tokens(X: Any, max_total: int) -> Any:
     """Scale rows of counts down to a total of at most ``max_total``, keeping them integer.
 
     A row of total ``T > max_total`` becomes the increments of ``floor(cumulative * max_total /
@@ -141,13 +143,13 @@ def _clip_sparse(data: np.ndarray, indptr: np.ndarray, max_total: int) -> None:
 
 @njit(cache=True)
 def _clip_row(row: np.ndarray, max_total: int) -> None:
-    total = 0
+    total = np.int64(0)
     for j in range(row.shape[0]):
         total += np.int64(row[j])
     if total <= max_total:
         return
-    cumulative = 0
-    before = 0
+    cumulative = np.int64(0)
+    before = np.int64(0)
     for j in range(row.shape[0]):
         cumulative += np.int64(row[j])
         now = cumulative * max_total // total
@@ -175,7 +177,7 @@ def _tokens_sparse(
             counts[codes[i], indices[k]] += np.int64(data[k])
 
 
-def count_tokens(X: np.ndarray | sparse.csr_array, codes: np.ndarray, n_classes: int) -> np.ndarray:
+def count_tokens(X: Any, codes: np.ndarray, n_classes: int) -> np.ndarray:
     """Sum integer counts for each class and column.
 
     Returns
