@@ -83,6 +83,8 @@ def matched_states(fitted: Any, X: Any, states: Any) -> float:
 
 
 DEMOS: list[Demo] = [
+    Demo("OPSLogisticRegression", census_rows, {"delta": DELTA}),
+    Demo("OPSLinearSVC", census_rows, {"delta": DELTA}),
     Demo(
         "LaplaceNaiveBayes",
         census_codes,

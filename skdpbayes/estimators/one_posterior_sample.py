@@ -67,7 +67,7 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
     data_norm : float, default=1.0
         Public bound on the L2 norm of a row; longer rows are scaled down to it.
     C : float or "auto", default="auto"
-        Inverse strength of the penalty. ``"auto"`` is a public rule of epsilon, delta and norms: the
+        Inverse strength of the penalty. ``"auto"`` is a public rule of epsilon, delta and norms:
         noise moves a record's logit by about 1.5 (and C is at most 100). For ``delta=0`` it
         gives the prior a standard deviation of ``coef_norm / sqrt(2 p)``, p coefficients.
     coef_norm : float or None, default=None

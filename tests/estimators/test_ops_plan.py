@@ -97,10 +97,10 @@ def test_a_ball_allows_less_noise():
     h = privacy.logistic_gradient_gap(2.0 * ADULT.record_norm)
     ratio = ball.inverse_temperature / free.inverse_temperature
     assert ratio >= (2.0 / h) ** 2 * (1 - 1e-4)
-    # a tiny ball gains from its diameter as well
-    tiny = langevin(C=50.0, n_steps=20_000, n_batches=1, coef_norm=0.05, cap=False)
-    large_gap = langevin(C=50.0, n_steps=20_000, n_batches=1, cap=False)
-    assert tiny.inverse_temperature > 5 * large_gap.inverse_temperature
+    # a tiny ball gains from its diameter as well: more than the (2 / h)^2 < 4 of the gap
+    long = {"C": 50.0, "n_steps": 20_000, "n_batches": 1, "step_size": 5e-5, "cap": False}
+    tiny, unbounded = langevin(coef_norm=0.01, **long), langevin(**long)
+    assert tiny.inverse_temperature > 5 * unbounded.inverse_temperature
 
 
 def test_batches_trade_passes_for_a_known_excess():
