@@ -106,7 +106,7 @@ class NoisyCellEvidence:
     ) -> np.ndarray:
         """True counts given the states; then the expected numbers of events given the counts."""
         rate = self.level[:, None] * emission[states]
-        uniforms = generator.random((*self._noisy.shape, samplers.N_UNIFORMS))
+        uniforms = generator.random(self._noisy.shape)
         counts = samplers.reject_poisson_counts(
             self._noisy, rate, self._noise, self._scale, uniforms
         )

@@ -12,7 +12,6 @@ __getattr__, __dir__, __all__ = attach(
         "sgfs_step": "sgfs",
         "sghmc_step": "sghmc",
         "sgld_step": "sgld",
-        "N_UNIFORMS": "noisy_rejection",
         "NoisyPoissonLikelihood": "noisy_likelihood",
         "count_transitions": "hmm_gibbs",
         "match_states": "label_switching",

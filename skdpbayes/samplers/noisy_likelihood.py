@@ -24,7 +24,7 @@ from skdpbayes.samplers.noisy_counts import _NO_TOTAL, _noise_code, _ratio
 
 __all__ = ["NoisyPoissonLikelihood", "noisy_poisson_log_likelihood"]
 
-_SPACING = 0.2  # of the grid in sqrt(rate)
+_SPACING = 0.1  # of the grid in sqrt(rate)
 _LARGEST_TABLE = 4_000_000  # entries; larger ones would not pay
 # Where third differences on the grid are larger (narrow noise near a rate of zero, far tails) the
 # cubic is not trusted and the sum is done; elsewhere it errs by less than 1e-3.

@@ -3,10 +3,12 @@ r"""Fast exact draws of Poisson counts that are seen through discrete noise.
 The same conditional as `skdpbayes.samplers.sample_poisson_counts`,
 :math:`p(n) \propto \mu^n / n! \; w(y - n)`, by rejection: the pmf is log-concave, so it lies below
 its largest value near the mode m and below geometric tails from :math:`m \pm r` on, where r is
-about a standard deviation (Devroye 1986, section X.1). Two tries are made; in the few cells where
-both fail the draw is inverted instead, which is exact too and independent of the tries. One uniform
-number serves a try: what choosing the proposal leaves of it is uniform again, and decides whether
-the proposal is kept.
+about a standard deviation (Devroye 1986, section X.1). After two tries, in a few cells of a
+hundred, the draw is inverted instead, which is exact too.
+
+One uniform number serves a cell: what choosing the proposal leaves of it is uniform again and
+decides whether the proposal is kept, and what a rejection leaves is uniform once more and serves
+the next try. Each choice uses up a few of its 53 bits.
 """
 
 from __future__ import annotations
@@ -18,12 +20,9 @@ from numba import njit
 
 from skdpbayes.samplers.noisy_counts import _NO_TOTAL, _draw, _noise_code, _ratio
 
-__all__ = ["N_UNIFORMS", "reject_poisson_counts"]
+__all__ = ["reject_poisson_counts"]
 
 _TRIES = 2
-N_UNIFORMS = _TRIES + 1
-"""Uniform numbers that each cell needs."""
-
 _LAPLACE = 0
 _LOG_FACTORIALS = np.array([math.lgamma(n + 1.0) for n in range(8192)])
 
@@ -41,7 +40,7 @@ def reject_poisson_counts(
         The Poisson rates, >= 0.
     noise, scale
         See `skdpbayes.samplers.sample_poisson_counts`.
-    uniforms : float array of shape ``noisy.shape + (N_UNIFORMS,)``
+    uniforms : float array of the shape of ``noisy``
         Independent uniforms on [0, 1).
 
     Returns
@@ -55,7 +54,7 @@ def reject_poisson_counts(
         kind,
         tilt,
         float(scale),
-        np.ascontiguousarray(uniforms, dtype=np.float64).reshape(-1, N_UNIFORMS),
+        np.ascontiguousarray(uniforms, dtype=np.float64).ravel(),
         _LOG_FACTORIALS,
     )
     return counts.reshape(noisy.shape)
@@ -72,12 +71,19 @@ def _log_weight(
 
 
 @njit(cache=True)
-def _near_mode(rate: float, y: int, kind: int, tilt: float, scale: float) -> int:
-    """Guess the mode; the caller walks to it."""
+def _mode(rate: float, y: int, kind: int, tilt: float, scale: float) -> int:
+    """Smallest n with p(n + 1) <= p(n)."""
     if kind == _LAPLACE:
-        return max(0, min(max(y, int(rate / tilt)), int(min(rate * tilt, 1e18))))
-    # Where the Poisson law is near a normal one of variance rate: the precision-weighted mean.
-    return max(0, int((rate * scale**2 + y * rate) / (scale**2 + rate)))
+        # p(n + 1) / p(n) is rate * tilt / (n + 1) below y and rate / tilt / (n + 1) from y on.
+        below = math.ceil(rate * tilt - 1.0)
+        return max(below if below < y else max(math.ceil(rate / tilt - 1.0), y), 0)
+    # Near the precision-weighted mean of two normal laws; walk from there.
+    mode = max(0, int((rate * scale**2 + y * rate) / (scale**2 + rate)))
+    while _ratio(mode, _NO_TOTAL, rate, y, 0, kind, tilt) > 1.0:
+        mode += 1
+    while mode > 0 and _ratio(mode - 1, _NO_TOTAL, rate, y, 0, kind, tilt) <= 1.0:
+        mode -= 1
+    return mode
 
 
 @njit(cache=True)
@@ -106,68 +112,77 @@ def _draw_cell(
     kind: int,
     tilt: float,
     scale: float,
-    uniforms: np.ndarray,
+    uniform: float,
     log_factorials: np.ndarray,
 ) -> int:
-    mode = _near_mode(rate, y, kind, tilt, scale)
-    for _ in range(64):  # a bad guess only makes the envelope worse, never wrong
-        if _ratio(mode, _NO_TOTAL, rate, y, 0, kind, tilt) > 1.0:
-            mode += 1
-        else:
-            break
-    while mode > 0 and _ratio(mode - 1, _NO_TOTAL, rate, y, 0, kind, tilt) < 1.0:
-        mode -= 1
+    mode = _mode(rate, y, kind, tilt, scale)
+    if mode == 0:
+        return _draw_from_zero(y, rate, kind, tilt, uniform)
     log_rate = math.log(rate)
     peak = _log_weight(mode, log_rate, y, kind, scale, log_factorials)
     precision = 1.0 / (mode + 1.0) + 1.0 / (scale * scale)
     reach = 1 + int(1.0 / math.sqrt(precision))
     right, left = mode + reach, mode - reach
     fall = _ratio(right, _NO_TOTAL, rate, y, 0, kind, tilt)
-    if _ratio(mode, _NO_TOTAL, rate, y, 0, kind, tilt) > 1.0 or fall >= 1.0:
-        return _draw(_NO_TOTAL, rate, y, 0, kind, tilt, uniforms[_TRIES])
     # Areas in units of the peak: flat strictly between the two points, geometric from them on.
     right_top = math.exp(_log_weight(right, log_rate, y, kind, scale, log_factorials) - peak)
     right_area = right_top / (1.0 - fall)
-    left_area, rise, left_top = 0.0, 0.0, 0.0
+    left_area, left_top, rise = 0.0, 0.0, 0.0
     first = 0  # the first count of the flat part
     if left >= 0:
         first = left + 1
         left_top = math.exp(_log_weight(left, log_rate, y, kind, scale, log_factorials) - peak)
-        rise = 0.0
         if left > 0:
             rise = 1.0 / _ratio(left - 1, _NO_TOTAL, rate, y, 0, kind, tilt)
-        left_area = left_top / (1.0 - rise) if rise < 1.0 else left_top * (left + 1.0)
+        left_area = left_top / (1.0 - rise)
     flat_area = float(right - first)
-    for attempt in range(_TRIES):
-        target = uniforms[attempt] * (flat_area + right_area + left_area)
+    if not (fall < 1.0 and rise < 1.0):  # no geometric tail: the pmf is flat there, to rounding
+        return _draw(_NO_TOTAL, rate, y, 0, kind, tilt, uniform)
+    for _ in range(_TRIES):
+        target = uniform * (flat_area + right_area + left_area)
         if target < flat_area:
             n = first + int(target)
-            bound, rest = 1.0, target - int(target)
+            bound, uniform = 1.0, target - int(target)
         elif target < flat_area + right_area:
-            j, rest = _invert_tail((target - flat_area) / right_area, fall)
+            j, bound, uniform = _invert_tail((target - flat_area) / right_area, fall)
             n = right + j
-            bound = right_top * fall**j
-        elif rise < 1.0:
-            j, rest = _invert_tail((target - flat_area - right_area) / left_area, rise)
+            bound *= right_top
+        else:
+            j, bound, uniform = _invert_tail((target - flat_area - right_area) / left_area, rise)
             n = left - j
-            bound = left_top * rise**j
-        else:  # as many equal steps as there are counts to the left
-            place = (target - flat_area - right_area) / left_top
-            n = left - int(place)
-            bound, rest = left_top, place - int(place)
-        if n < 0:
-            continue
-        height = math.exp(_log_weight(n, log_rate, y, kind, scale, log_factorials) - peak)
-        if rest * bound < height:
+            bound *= left_top
+        kept = 0.0
+        if n >= 0:
+            height = math.exp(_log_weight(n, log_rate, y, kind, scale, log_factorials) - peak)
+            kept = min(height / bound, 1.0)
+        if uniform < kept:
             return n
-    return _draw(_NO_TOTAL, rate, y, 0, kind, tilt, uniforms[_TRIES])
+        uniform = min((uniform - kept) / max(1.0 - kept, 1e-300), 1.0 - 1e-16)
+    return _draw(_NO_TOTAL, rate, y, 0, kind, tilt, uniform)
 
 
 @njit(cache=True)
-def _invert_tail(share: float, ratio: float) -> tuple[int, float]:
-    """Draw j with P(J >= j) = ratio**j; return it and the uniform number that is left over."""
+def _invert_tail(share: float, ratio: float) -> tuple[int, float, float]:
+    """Draw j with P(J >= j) = ratio**j; return it, ratio**j and the uniform number left over."""
     if ratio <= 0.0:
-        return 0, share
+        return 0, 1.0, share
     j = int(math.log1p(-share) / math.log(ratio))
     top = ratio**j
-    return j, min(max((top - 1.0 + share) / (top * (1.0 - ratio)), 0.0), 1.0)
+    return j, top, min(max((top - 1.0 + share) / (top * (1.0 - ratio)), 0.0), 1.0 - 1e-16)
+
+
+@njit(cache=True)
+def _draw_from_zero(y: int, rate: float, kind: int, tilt: float, uniform: float) -> int:
+    """Invert a pmf whose mode is zero: its terms fall fast."""
+    total, weight, n = 1.0, 1.0, 0
+    while weight > 1e-17 * total:
+        weight *= _ratio(n, _NO_TOTAL, rate, y, 0, kind, tilt)
+        total += weight
+        n += 1
+    target = uniform * total - 1.0
+    weight, n = 1.0, 0
+    while target >= 0.0 and weight > 1e-17:
+        weight *= _ratio(n, _NO_TOTAL, rate, y, 0, kind, tilt)
+        target -= weight
+        n += 1
+    return n

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skdpbayes.samplers.noisy_rejection import N_UNIFORMS, reject_poisson_counts
+from skdpbayes.samplers.noisy_rejection import reject_poisson_counts
 
 CASES = [
     (7.3, 4, 1 / 0.6),
@@ -44,7 +44,7 @@ def p_value(draws, expected):
 @pytest.mark.parametrize(("rate", "y", "scale"), CASES)
 def test_draws_follow_the_exact_conditional(rate, y, scale, noise):
     n = 300_000
-    uniforms = np.random.default_rng(5).random((n, N_UNIFORMS))
+    uniforms = np.random.default_rng(5).random(n)
     draws = reject_poisson_counts(np.full(n, y), np.full(n, rate), noise, scale, uniforms)
     # Fourteen tests at 1e-4: a false alarm once in 700 changes of the code.
     assert p_value(draws, pmf(rate, y, noise, scale)) > 1e-4
@@ -52,13 +52,13 @@ def test_draws_follow_the_exact_conditional(rate, y, scale, noise):
 
 def test_another_scale_is_told_apart():
     n = 300_000
-    uniforms = np.random.default_rng(5).random((n, N_UNIFORMS))
+    uniforms = np.random.default_rng(5).random(n)
     draws = reject_poisson_counts(np.full(n, 140), np.full(n, 120.0), "laplace", 6.0, uniforms)
     for wrong in (4.0, 9.0):
         assert p_value(draws, pmf(120.0, 140, "laplace", wrong)) < 1e-9
 
 
 def test_zero_rate_means_zero_count():
-    uniforms = np.full((2, N_UNIFORMS), 0.5)
+    uniforms = np.full(2, 0.5)
     draws = reject_poisson_counts(np.array([9, -9]), np.zeros(2), "laplace", 1.0, uniforms)
     assert draws.tolist() == [0, 0]
