@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skdpbayes import randomness
 from skdpbayes._validation import ADJACENCIES, check_choice, check_flag, check_real
@@ -24,7 +24,7 @@ from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
 if TYPE_CHECKING:
     from skdpbayes.privacy.ledger import PrivacyLedger
 
-__all__ = ["PrivateEstimator"]
+__all__ = ["PrivateClassifier", "PrivateEstimator"]
 
 T = TypeVar("T")
 
@@ -122,10 +122,13 @@ class PrivateEstimator(BaseEstimator):
 
         return tqdm(steps, total=total, desc=f"{type(self).__name__}: {label}")
 
+
+class PrivateClassifier(ClassifierMixin, PrivateEstimator):
+    """A private estimator that is a classifier."""
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        if tags.classifier_tags is not None:
-            # tags are asked for before parameters are checked, so epsilon may be anything
-            good = isinstance(self.epsilon, numbers.Real) and self.epsilon >= GOOD_SCORE_EPSILON
-            tags.classifier_tags.poor_score = not good
+        # tags are asked for before parameters are checked, so epsilon may be anything
+        good = isinstance(self.epsilon, numbers.Real) and self.epsilon >= GOOD_SCORE_EPSILON
+        tags.classifier_tags.poor_score = not good
         return tags

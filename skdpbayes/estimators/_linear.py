@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit, softmax
-from sklearn.base import ClassifierMixin
 from sklearn.utils.extmath import safe_sparse_dot
 
 from skdpbayes._validation import (
@@ -17,12 +16,12 @@ from skdpbayes._validation import (
     encode_labels,
     validate_data,
 )
-from skdpbayes.estimators._base import PrivateEstimator
+from skdpbayes.estimators._base import PrivateClassifier
 
 __all__ = ["PrivateLinearClassifier"]
 
 
-class PrivateLinearClassifier(ClassifierMixin, PrivateEstimator):
+class PrivateLinearClassifier(PrivateClassifier):
     """Shared steps of the linear classifiers: validation, clipping, release, prediction.
 
     The intercept is the coefficient of a constant feature ``intercept_scaling``, penalized like the

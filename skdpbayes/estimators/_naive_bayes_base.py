@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 
 from skdpbayes import randomness
 from skdpbayes._validation import check_integer, check_is_fitted, validate_data
 from skdpbayes.estimators import _naive_bayes_posterior as posterior_tools
-from skdpbayes.estimators._base import PrivateEstimator
+from skdpbayes.estimators._base import PrivateClassifier
 from skdpbayes.estimators._naive_bayes_posterior import Latent, ScoreTables
 from skdpbayes.privacy.events import ApproximateDP, PrivacyEvent, PureDP
 
@@ -26,7 +25,7 @@ __all__ = ["ReleasedNaiveBayes"]
 DISJOINT = "no record is in more than one of the merged releases"
 
 
-class ReleasedNaiveBayes(ClassifierMixin, PrivateEstimator):
+class ReleasedNaiveBayes(PrivateClassifier):
     """Prediction, posterior draws and merging, computed from released statistics alone."""
 
     alpha: float

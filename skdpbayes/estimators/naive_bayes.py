@@ -16,7 +16,6 @@ from skdpbayes._validation import (
     validate_data,
 )
 from skdpbayes.estimators import _naive_bayes_release as release_tools
-from skdpbayes.estimators._base import GOOD_SCORE_EPSILON
 from skdpbayes.estimators._naive_bayes_base import ReleasedNaiveBayes
 from skdpbayes.estimators._naive_bayes_ops import draw_tables, plan_draw
 from skdpbayes.estimators._naive_bayes_posterior import ScoreTables
@@ -323,9 +322,6 @@ class LaplaceNaiveBayes(ReleasedNaiveBayes):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # Set after scikit-learn's mixin has made the tags of a classifier.
-        good = isinstance(self.epsilon, numbers.Real) and self.epsilon >= GOOD_SCORE_EPSILON
-        tags.classifier_tags.poor_score = not good
         tags.input_tags.sparse = self._takes_sparse
         tags.input_tags.positive_only = "multinomial" in np.atleast_1d(self.distribution)
         tags.input_tags.categorical = "categorical" in np.atleast_1d(self.distribution)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from sklearn.base import is_classifier
+from sklearn.utils import get_tags
 
 from skdpbayes.estimators._base import PrivateEstimator
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy import GaussianDP, NoPrivacy, PureDP, gdp_mu
+from tests.contract import CASES
 
 
 class Claimant(PrivateEstimator):
@@ -30,3 +33,10 @@ def test_a_claim_that_its_event_does_not_prove_is_refused():
 def test_infinite_epsilon_claims_nothing():
     claim = Claimant(epsilon=float("inf"))._guarantee(GaussianDP(0.1), "noise")
     assert claim.event == NoPrivacy()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_poor_scores_are_tagged_only_while_epsilon_is_small(case):
+    if is_classifier(case.make()):
+        assert get_tags(case.make(epsilon=1.0)).classifier_tags.poor_score
+        assert not get_tags(case.make(epsilon=1e6)).classifier_tags.poor_score
