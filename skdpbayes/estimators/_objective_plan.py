@@ -22,8 +22,8 @@ __all__ = [
 
 CALIBRATIONS = ("tight", "chaudhuri2011", "kifer2012", "redberg2023")
 METHODS = ("objective", "output")
-# Share of the budget (of mu^2, or of a pure epsilon) that hides the optimizer's last digits
-OUTPUT_SHARE = 0.01
+# Share of the squared budget (see `_parts_of_epsilon`) that hides the optimizer's last digits
+OUTPUT_SHARE = 0.001
 # Measured on public data at a record norm of sqrt(2) and coef_norm 10; see `automatic_C`
 NOISE_POWER, TILT_PENALTY, OUTPUT_PENALTY = 1.4, 0.44, 2.0
 NORM_GUESS = 10.0 * math.sqrt(2.0)
@@ -180,7 +180,7 @@ def _curvature_limit(problem: Problem, calibration: str, inference_budget: float
     if calibration == "redberg2023":
         return -4.0 * math.expm1(-epsilon)
     if problem.delta == 0.0:
-        epsilon *= 1.0 - OUTPUT_SHARE - inference_budget
+        epsilon -= sum(_parts_of_epsilon(epsilon, inference_budget))
     return privacy.largest_curvature(min(epsilon, 100.0), problem.n_classes)
 
 
@@ -283,7 +283,7 @@ def _pure_plan(
     problem: Problem, penalty: float, method: str, calibration: str, inference_budget: float
 ) -> Plan:
     epsilon = problem.epsilon
-    shares = [OUTPUT_SHARE * epsilon, inference_budget * epsilon]
+    shares = _parts_of_epsilon(epsilon, inference_budget)
     tilt_scale = blur_scale = 0.0
     if method == "output":
         main = epsilon - sum(shares)
@@ -305,6 +305,17 @@ def _pure_plan(
         event=privacy.PureDP(epsilon),
         n_parameters=size,
     )
+
+
+def _parts_of_epsilon(epsilon: float, inference_budget: float) -> list[float]:
+    """Split a pure epsilon so that shares weigh as they do on squared mu.
+
+    Whether pure or Gaussian, a share f then raises the noise on the coefficients by the factor
+    ``1 / sqrt(1 - f)``.
+    """
+    side = 1.0 - math.sqrt(1.0 - OUTPUT_SHARE - inference_budget)
+    part = epsilon * side / (OUTPUT_SHARE + inference_budget)
+    return [part * OUTPUT_SHARE, part * inference_budget]
 
 
 def _pure_objective(

@@ -95,9 +95,10 @@ class ObjPertLogisticRegression(ProbabilisticLinearClassifier):
         reproduce published formulas for two classes (the first for ``delta=0``, the others for
         ``delta>0``).
     inference_budget : float, default=0.1
-        Share of the budget (of GDP's squared mu, or of a pure epsilon) that releases the Fisher
-        information for ``sample_posterior`` and ``conf_int``, in [0, 1). Larger gives better
-        intervals and slightly worse coefficients; 0 releases the coefficients only.
+        Share f of the budget that releases the Fisher information for ``sample_posterior`` and
+        ``conf_int``, in [0, 0.99]; it raises the noise on the coefficients by the factor
+        ``1 / sqrt(1 - f)``. Larger gives better intervals and slightly worse coefficients;
+        0 releases the coefficients only.
     coef_norm : float, default=10.0
         Public guess of the norm of the coefficients, positive; a larger guess makes ``C="auto"``
         and the prior of ``sample_posterior`` weaker.
@@ -247,7 +248,7 @@ class ObjPertLogisticRegression(ProbabilisticLinearClassifier):
     def _check_parameters(self, problem: Problem) -> None:
         check_choice("method", self.method, METHODS)
         check_choice("calibration", self.calibration, CALIBRATIONS)
-        check_real("inference_budget", self.inference_budget, low=0.0, high=1.0, closed="low")
+        check_real("inference_budget", self.inference_budget, low=0.0, high=0.99)
         check_real("coef_norm", self.coef_norm, low=0.0, closed="neither")
         if isinstance(self.C, str):
             check_choice("C", self.C, ("auto",))

@@ -1,0 +1,403 @@
+"""ObjPertLogisticRegression: parity, noise scales, inference, errors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import sparse, stats
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+
+from skdpbayes import ObjPertLogisticRegression, models
+from skdpbayes.estimators import _objective_plan as plans
+from skdpbayes.estimators._objective_inference import (
+    noise_aware_posterior,
+    pack_symmetric,
+    unpack_symmetric,
+)
+from skdpbayes.exceptions import CalibrationError
+from skdpbayes.randomness import release_grid
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
+
+ADJACENCIES = ("replace_one", "zero_out")
+
+
+def _data(n_classes=2, n=400, d=4, seed=0):
+    X, y = make_classification(
+        n, d, n_informative=d, n_redundant=0, n_classes=n_classes, random_state=seed
+    )
+    return X / np.linalg.norm(X, axis=1).max(), y
+
+
+def _true_logistic(n, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, 5)) / math.sqrt(5)
+    truth = np.array([3.0, -2.0, 1.0, 0.0, 0.5, 0.5])
+    y = rng.random(n) < 1 / (1 + np.exp(-(X @ truth[:5] + truth[5])))
+    return X, y, truth
+
+
+# ------------------------------------------------------------------------- the non-private model
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("C", [0.1, 10.0])
+def test_infinite_epsilon_is_scikit_learn(n_classes, C):
+    X, y = _data(n_classes)
+    model = ObjPertLogisticRegression(np.inf, C=C, intercept_scaling=2.0).fit(X, y)
+    rows = np.column_stack([X, np.full(len(X), 2.0)])
+    plain = LogisticRegression(C=C, fit_intercept=False, solver="newton-cholesky", tol=1e-12)
+    expected = plain.fit(rows, y).coef_
+    np.testing.assert_allclose(model.coef_, expected[:, :-1], rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(model.intercept_, 2.0 * expected[:, -1], rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(
+        model.predict_proba(X), plain.predict_proba(rows), rtol=1e-6, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_sparse_rows_give_the_same_release(n_classes):
+    X, y = _data(n_classes)
+    X[np.abs(X) < 0.05] = 0.0
+    dense = ObjPertLogisticRegression(2.0, random_state=3).fit(X, y)
+    csr = ObjPertLogisticRegression(2.0, random_state=3).fit(sparse.csr_array(X), y)
+    np.testing.assert_allclose(dense.coef_, csr.coef_, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(dense.information_, csr.information_, rtol=1e-6, atol=1e-6)
+    assert np.array_equal(dense.predict(X), csr.predict(sparse.csr_array(X)))
+
+
+def test_many_features_go_through_lbfgs_to_the_same_tolerance(monkeypatch):
+    from skdpbayes.estimators import _objective_solver
+
+    X, y = _data(3, d=6)
+    options = {"epsilon": 1.0, "random_state": 0, "inference_budget": 0.0}
+    newton = ObjPertLogisticRegression(**options).fit(X, y)
+    monkeypatch.setattr(_objective_solver, "LARGEST_HESSIAN", 5)
+    lbfgs = ObjPertLogisticRegression(**options).fit(X, y)
+    np.testing.assert_allclose(newton.coef_, lbfgs.coef_, rtol=1e-5, atol=1e-7)
+
+
+def test_the_computed_minimizer_meets_the_public_tolerance():
+    X, y = _data()
+    model = ObjPertLogisticRegression(np.inf, C=2.0).fit(X, y)
+    theta = np.column_stack([model.coef_, model.intercept_])
+    gradient = models.logistic_gradient(theta, X, y.astype(np.intp), 1.0)[1] + theta / 2.0
+    assert np.linalg.norm(gradient) <= model._plan_.tolerance < 1e-7
+
+
+# ------------------------------------------------------------------------------- noise and claims
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize(
+    ("calibration", "delta", "expected"),
+    [
+        ("kifer2012", 1e-5, 10.0820921025),
+        ("redberg2023", 1e-5, 3.9765313001),
+        ("chaudhuri2011", 0.0, 0.5 * 2.1039016571),
+        ("tight", 1e-5, 3.7306316348 / math.sqrt(0.999)),
+        ("tight", 0.0, 1.0 / math.sqrt(0.999)),
+    ],
+)
+def test_noise_scales_of_the_literature(adjacency, calibration, delta, expected):
+    X, y = _data()
+    model = ObjPertLogisticRegression(
+        1.0,
+        delta,
+        adjacency,
+        C=0.1,
+        calibration=calibration,
+        fit_intercept=False,
+        inference_budget=0.0,
+        random_state=0,
+    ).fit(X, y)
+    shift = 2.0 if adjacency == "replace_one" else 1.0
+    assert model.noise_scale_ == pytest.approx(shift * expected, rel=2e-4)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("method", ["objective", "output"])
+def test_the_whole_event_stays_within_the_budget(adjacency, delta, n_classes, method):
+    X, y = _data(n_classes)
+    model = ObjPertLogisticRegression(0.8, delta, adjacency, method=method, random_state=0)
+    claim = model.fit(X, y).privacy_
+    assert claim.conditions == ()
+    assert claim.delta_at(0.8) <= delta
+    assert claim.epsilon_at(delta) == pytest.approx(0.8, rel=1e-3)
+
+
+@pytest.mark.parametrize("calibration", ["kifer2012", "redberg2023"])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_published_noise_hosts_the_other_releases(calibration, adjacency):
+    X, y = _data()
+    model = ObjPertLogisticRegression(
+        1.0, adjacency=adjacency, calibration=calibration, random_state=0
+    ).fit(X, y)
+    assert model.privacy_.delta_at(1.0) <= 1e-5
+    assert model.privacy_.event.side_mu > 0.0
+    assert model.conf_int()["coef"].shape == (1, 4, 2)
+
+
+def test_curvature_is_the_squared_norm_with_the_intercept():
+    X, y = _data()
+    model = ObjPertLogisticRegression(1.0, data_norm=30.0, intercept_scaling=4.0, C=1e-4)
+    model.set_params(random_state=0).fit(X, y)
+    assert model.privacy_.event.curvature == pytest.approx((900.0 + 16.0) * 1e-4)
+    assert model.noise_scale_ == pytest.approx(
+        model.privacy_.event.noise_multiplier * math.sqrt(916.0)
+    )
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_the_linear_term_has_the_stated_scale(delta):
+    """Rows of zeros leave theta = -b C; 1e-5 false alarms, 2/3 and 3/2 of the scale rejected."""
+    X, y = np.zeros((6, 300)), np.arange(6) % 2
+    options = {"delta": delta, "C": 1e-3, "fit_intercept": False, "inference_budget": 0.0}
+    fits = [
+        ObjPertLogisticRegression(1.0, random_state=seed, **options).fit(X, y) for seed in range(8)
+    ]
+    scale = fits[0].noise_scale_
+    b = np.array([fit.coef_[0] / 1e-3 for fit in fits])
+    if delta == 0.0:
+        total, law = np.linalg.norm(b, axis=1).sum() / scale, stats.gamma(300 * 8)
+    else:
+        total, law = (b**2).sum() / scale**2, stats.chi2(300 * 8)
+    low, high = law.ppf([5e-6, 1 - 5e-6])
+    power = 1.0 if delta == 0.0 else 2.0
+    assert low < total < high
+    for factor in (2 / 3, 3 / 2):
+        assert not low < total * factor**power < high
+
+
+def test_releases_lie_on_their_public_grid():
+    X, y = _data()
+    model = ObjPertLogisticRegression(1.0, random_state=0).fit(X, y)
+    for values, scale in (
+        (model.coef_, model._plan_.release_scale),
+        (np.diag(model.information_), model._plan_.information_scale),
+    ):
+        steps = values / release_grid(scale)
+        assert np.array_equal(steps, np.rint(steps))
+
+
+def test_long_rows_are_scaled_down():
+    X, y = _data()
+    long = X.copy()
+    long[0] *= 1.0 / np.linalg.norm(long[0])
+    short = ObjPertLogisticRegression(1.0, random_state=0).fit(long, y)
+    long[0] *= 1000.0
+    again = ObjPertLogisticRegression(1.0, random_state=0).fit(long, y)
+    np.testing.assert_allclose(short.coef_, again.coef_, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_information_moves_no_further_than_its_bound(n_classes):
+    rng = np.random.default_rng(0)
+    hessian = models.logistic_hessian if n_classes == 2 else models.softmax_hessian
+    outputs = 1 if n_classes == 2 else n_classes
+    bounds = {
+        adjacency: plans.Problem(10, 3, n_classes, 1.0, 1.0, 1e-5, adjacency).information_norm
+        for adjacency in ADJACENCIES
+    }
+    largest = 0.0
+    for _ in range(500):
+        rows = rng.normal(size=(2, 3))
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        theta = rng.normal(scale=rng.choice([0.05, 1.0, 3.0]), size=(outputs, 3))
+        codes = rng.integers(0, n_classes, size=1)
+        one, other = (hessian(theta, row[None], codes)[2] for row in rows)
+        assert np.linalg.norm(one) <= bounds["zero_out"] * (1 + 1e-12)
+        assert np.linalg.norm(one - other) <= bounds["replace_one"] * (1 + 1e-12)
+        assert np.linalg.norm(pack_symmetric(one)) == pytest.approx(np.linalg.norm(one))
+        largest = max(largest, np.linalg.norm(one) / bounds["zero_out"])
+    assert largest > 0.85
+
+
+# -------------------------------------------------------------------------------- automatic C
+
+
+def test_automatic_C_comes_from_public_numbers():
+    (X, y), (X2, y2) = _data(seed=0), _data(seed=1)
+    one = ObjPertLogisticRegression(1.0, random_state=0).fit(X, y)
+    two = ObjPertLogisticRegression(1.0, random_state=1).fit(X2, y2)
+    assert one.C_ == two.C_
+
+
+def test_automatic_C_grows_with_budget_records_and_guess():
+    def auto(epsilon=1.0, n=1000, norm=10.0, delta=1e-5, classes=2, method="objective"):
+        problem = plans.Problem(n, 20, classes, math.sqrt(2), epsilon, delta, "replace_one")
+        return plans.automatic_C(problem, method, "tight", norm)
+
+    for delta in (0.0, 1e-5):
+        for classes in (2, 3):
+            values = [auto(e, delta=delta, classes=classes) for e in (0.05, 0.5, 1.0, 5.0, 1e6)]
+            assert np.all(np.diff(values) > 0)
+            assert auto(n=4000, delta=delta) > auto(delta=delta)
+            assert auto(norm=20.0, delta=delta) > auto(delta=delta)
+            assert auto(delta=delta, method="output") > 0
+    assert auto(math.inf) == 5.0
+
+
+# ------------------------------------------------------------------------------------ inference
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_intervals_cover(epsilon):
+    """90 % intervals cover 86 to 94 % of six coefficients in 100 fits of 5000 records."""
+    hits = []
+    for seed in range(100):
+        X, y, truth = _true_logistic(5000, seed)
+        model = ObjPertLogisticRegression(epsilon, random_state=seed).fit(X, y)
+        ends = model.conf_int(0.9)
+        low, high = np.vstack([ends["coef"][0], ends["intercept"]]).T
+        hits.append((low < truth) & (truth < high))
+    assert 0.86 <= np.mean(hits) <= 0.94
+
+
+def test_draws_agree_with_the_intervals():
+    X, y, _ = _true_logistic(3000, 0)
+    model = ObjPertLogisticRegression(1.0, random_state=0).fit(X, y)
+    draws = model.sample_posterior(40_000, random_state=1)
+    assert draws["coef"].shape == (40_000, 1, 5)
+    assert draws["intercept"].shape == (40_000, 1)
+    ends = model.conf_int(0.9)
+    quantiles = np.quantile(draws["coef"][:, 0], [0.05, 0.95], axis=0).T
+    width = np.diff(ends["coef"][0], axis=1)
+    assert np.all(np.abs(quantiles - ends["coef"][0]) < 0.03 * width)
+    assert model.sample_posterior()["coef"].shape[0] == 1000
+    again = model.sample_posterior(5, random_state=1)["coef"]
+    assert np.array_equal(again, model.sample_posterior(5, random_state=1)["coef"])
+
+
+def test_multiclass_intervals_and_draws_have_one_row_a_class():
+    X, y = _data(3)
+    model = ObjPertLogisticRegression(2.0, random_state=0).fit(X, y)
+    assert model.coef_.shape == (3, 4)
+    assert model.conf_int()["coef"].shape == (3, 4, 2)
+    assert model.sample_posterior(7)["intercept"].shape == (7, 3)
+    assert np.allclose(model.predict_proba(X).sum(axis=1), 1.0)
+
+
+def test_posterior_without_noise_is_the_laplace_approximation():
+    X, y, _ = _true_logistic(4000, 1)
+    model = ObjPertLogisticRegression(np.inf, C=50.0).fit(X, y)
+    rows = np.column_stack([X, np.ones(len(X))])
+    p = model.predict_proba(X)[:, 1]
+    precision = (rows.T * (p * (1 - p))) @ rows + np.eye(6) / 50.0
+    expected = 1.6448536 * np.sqrt(np.diag(np.linalg.inv(precision)))
+    ends = model.conf_int(0.9)["coef"][0]
+    np.testing.assert_allclose(np.diff(ends, axis=1)[:, 0] / 2, expected[:5], rtol=0.02)
+    np.testing.assert_allclose(ends.mean(axis=1), model.coef_[0], rtol=0.02)
+
+
+def test_posterior_formula_against_a_dense_solve():
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(4, 8))
+    information, release = root @ root.T, rng.normal(size=4)
+    found = noise_aware_posterior(
+        release,
+        information,
+        penalty=0.7,
+        tilt_variance=2.0,
+        blur_variance=0.01,
+        prior_precision=0.3,
+    )
+    inverse = np.linalg.inv(information + 0.7 * np.eye(4))
+    slope = inverse @ information
+    noise = inverse @ (information + 2.0 * np.eye(4)) @ inverse + 0.01 * np.eye(4)
+    precision = slope.T @ np.linalg.solve(noise, slope) + 0.3 * np.eye(4)
+    covariance = np.linalg.inv(precision)
+    np.testing.assert_allclose(found.mean, covariance @ slope.T @ np.linalg.solve(noise, release))
+    np.testing.assert_allclose(found.marginal_deviations(), np.sqrt(np.diag(covariance)))
+    assert np.array_equal(unpack_symmetric(pack_symmetric(np.eye(3)), 3), np.eye(3))
+
+
+def test_noise_in_the_information_does_not_widen_intervals():
+    rng = np.random.default_rng(0)
+    truth, deviation = np.diag([50.0, 50.0, 50.0, 50.0, 1000.0]), 12.0
+    widths = {0.0: [], deviation: []}
+    for _ in range(200):
+        noise = unpack_symmetric(rng.normal(scale=deviation, size=15), 5)
+        for known in widths:
+            found = noise_aware_posterior(
+                np.ones(5),
+                truth + noise,
+                penalty=1.0,
+                tilt_variance=100.0,
+                blur_variance=0.0,
+                prior_precision=1e-3,
+                information_deviation=known,
+            )
+            widths[known].append(found.marginal_deviations()[:4].mean())
+    exact = math.sqrt(150.0) / 50.0
+    assert np.mean(widths[deviation]) == pytest.approx(exact, rel=0.15)
+    assert np.mean(widths[0.0]) > 1.3 * exact
+
+
+# ---------------------------------------------------------------------------------------- errors
+
+
+def test_an_unreachable_C_names_one_that_works():
+    X, y = _data()
+    with pytest.raises(CalibrationError, match="Use C <=") as caught:
+        ObjPertLogisticRegression(0.1, C=100.0).fit(X, y)
+    suggestion = float(str(caught.value).split("Use C <= ")[1].split()[0])
+    fitted = ObjPertLogisticRegression(0.1, C=suggestion, random_state=0).fit(X, y)
+    assert float(fitted.C_) == suggestion
+    for calibration in ("kifer2012", "redberg2023"):
+        with pytest.raises(CalibrationError, match=calibration):
+            ObjPertLogisticRegression(0.1, C=100.0, calibration=calibration).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"C": 0.0}, "C must be a number"),
+        ({"C": "best"}, "'auto'"),
+        ({"method": "input"}, "method must be one of"),
+        ({"calibration": "loose"}, "calibration must be one of"),
+        ({"inference_budget": 1.0}, "inference_budget must be"),
+        ({"coef_norm": -1.0}, "coef_norm must be"),
+        ({"calibration": "chaudhuri2011"}, "delta=0"),
+        ({"calibration": "kifer2012", "delta": 0.0}, "needs delta > 0"),
+        ({"calibration": "kifer2012", "method": "output"}, "does not apply"),
+    ],
+)
+def test_bad_parameters_are_named(params, message):
+    X, y = _data()
+    with pytest.raises(ValueError, match=message):
+        ObjPertLogisticRegression(**params).fit(X, y)
+
+
+def test_published_calibrations_are_for_two_classes():
+    X, y = _data(3)
+    with pytest.raises(ValueError, match="two classes"):
+        ObjPertLogisticRegression(calibration="kifer2012").fit(X, y)
+
+
+def test_no_posterior_without_a_budget_for_it():
+    X, y = _data()
+    model = ObjPertLogisticRegression(random_state=0).fit(X, y)
+    model.set_params(inference_budget=0.0).fit(X, y)
+    for ask in (model.sample_posterior, model.conf_int):
+        with pytest.raises(ValueError, match=r"set inference_budget=0\.1"):
+            ask()
+    model.set_params(inference_budget=0.1).fit(X, y)
+    with pytest.raises(ValueError, match="level must be"):
+        model.conf_int(1.0)
+    with pytest.raises(ValueError, match="n_samples must be"):
+        model.sample_posterior(0)
+
+
+def test_too_many_parameters_for_an_information_matrix():
+    X = sparse.csr_array(np.eye(10, 4000))
+    y = np.arange(10) % 2
+    with pytest.raises(ValueError, match="set inference_budget=0"):
+        ObjPertLogisticRegression(1.0).fit(X, y)
+    model = ObjPertLogisticRegression(1.0, inference_budget=0.0, random_state=0).fit(X, y)
+    assert model.coef_.shape == (1, 4000)
