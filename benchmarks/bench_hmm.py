@@ -2,7 +2,8 @@
 
 hmmlearn's ``MultinomialHMM`` (``implementation="scaling"``) takes one field of counts a step, so
 the comparison uses one field of 17 values with 50 events a step. The sweep is one full Gibbs sweep:
-emissions, transitions, all states in one block, and, where the noise is modeled, the true counts. Times are processor seconds of one thread.
+emissions, transitions, all states in one block, and, where the noise is modeled, the true counts.
+Times are processor seconds of one thread.
 
     python benchmarks/bench_hmm.py [--quick]
     pip install hmmlearn       # optional; without it only our times are printed

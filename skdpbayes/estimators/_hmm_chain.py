@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -21,11 +22,21 @@ from skdpbayes import models, samplers
 from skdpbayes.estimators._hmm_evidence import Evidence
 from skdpbayes.estimators._hmm_grid import Grid
 
-__all__ = ["Draws", "Prior", "combine_chains", "run_chain"]
+__all__ = [
+    "Chain",
+    "Draws",
+    "Prior",
+    "as_draws",
+    "combine_chains",
+    "draw_transitions",
+    "leave_lower_modes",
+    "start_chain",
+]
 
 # Starts that a chain tries, and the sweeps after which it keeps the likeliest one.
 _N_STARTS = 6
 _START_SWEEPS = 8
+_LOWER_MODE = 10.0
 _SMOOTHING = (1, 3, 9)  # steps averaged before seeds are chosen: noise hides single steps
 
 
@@ -80,16 +91,50 @@ class _State:
     emission: np.ndarray | None = None
 
 
-def run_chain(
+@dataclass
+class Chain:
+    """A chain on its way: its reading of the release, its state and its source of randomness."""
+
+    evidence: Evidence
+    state: _State
+    grid: Grid
+    prior: Prior
+    generator: np.random.Generator
+    recent: float = -np.inf
+    """Mean log-likelihood of the later half of the last run."""
+
+    def run(self, sweeps: Iterable[int]) -> list[tuple[Any, ...]]:
+        """Make the sweeps and return their draws."""
+        drawn = []
+        small = np.int8 if self.prior.n_states <= 127 else np.int64
+        for _ in sweeps:
+            state = _sweep(self.evidence, self.state, self.grid, self.prior, self.generator)
+            self.state = state
+            drawn.append(
+                (
+                    state.start,
+                    state.transition,
+                    state.emission,
+                    state.states.astype(small),
+                    state.log_likelihood,
+                )
+            )
+        self.recent = float(np.mean([d[-1] for d in drawn[len(drawn) // 2 :]] or [self.recent]))
+        return drawn
+
+    def follow(self, other: Chain) -> None:
+        """Go on from where another chain is."""
+        self.evidence, self.state = other.evidence.fresh(), other.state
+
+
+def start_chain(
     evidence: Evidence,
     features: np.ndarray,
     grid: Grid,
     prior: Prior,
-    sweeps: Iterable[int],
-    burn_in: int,
     generator: np.random.Generator,
-) -> Draws:
-    """Run one chain and keep the draws after ``burn_in`` sweeps.
+) -> Chain:
+    """Try several starts for a few sweeps each and go on from the likeliest.
 
     Parameters
     ----------
@@ -99,29 +144,37 @@ def run_chain(
         The release as fractions of each field, to choose starting states by.
     grid, prior
         The public layout and the model.
-    sweeps : iterable of int
-        Sweep numbers, 0, 1, ...
-    burn_in : int
-        Draws of the first sweeps are dropped.
     generator : numpy.random.Generator
         Source of randomness.
     """
-    evidence, state = _best_start(evidence, features, grid, prior, generator)
-    kept = []
-    small = np.int8 if prior.n_states <= 127 else np.int64
-    for sweep in sweeps:
-        state = _sweep(evidence, state, grid, prior, generator)
-        if sweep >= burn_in:
-            kept.append(
-                (
-                    state.start,
-                    state.transition,
-                    state.emission,
-                    state.states.astype(small),
-                    state.log_likelihood,
-                )
-            )
-    return Draws(*(np.array(column) for column in zip(*kept, strict=True)))
+    best: Chain | None = None
+    for attempt in range(_N_STARTS if prior.n_states > 1 else 1):
+        width = _SMOOTHING[attempt % len(_SMOOTHING)]
+        states = seed_states(features, grid, prior.n_states, width, generator)
+        chain = Chain(evidence.fresh(), _State(states, features * 100.0), grid, prior, generator)
+        chain.run(range(_START_SWEEPS))
+        if best is None or chain.recent > best.recent:
+            best = chain
+    assert best is not None
+    return best
+
+
+def leave_lower_modes(chains: list[Chain]) -> None:
+    """Let chains that are stuck in a mode of far lower likelihood follow the best one.
+
+    Chains of a mixture seldom leave a local mode. One whose log-likelihood stays more than ten
+    below the best chain's is in a mode that holds a share of about exp(-10) of the posterior,
+    and would count as much as the others in every average.
+    """
+    best = max(chains, key=lambda chain: chain.recent)
+    for chain in chains:
+        if chain.recent < best.recent - _LOWER_MODE:
+            chain.follow(best)
+
+
+def as_draws(drawn: list[tuple[Any, ...]]) -> Draws:
+    """Stack what `Chain.run` returned."""
+    return Draws(*(np.array(column) for column in zip(*drawn, strict=True)))
 
 
 def _sweep(
@@ -167,29 +220,6 @@ def draw_transitions(
     start = generator.standard_gamma(first + prior.alpha_transition)
     rows = generator.standard_gamma(moves + prior.transition_parameter)
     return samplers.normalize_gammas(start, whole), samplers.normalize_gammas(rows, whole)
-
-
-def _best_start(
-    evidence: Evidence,
-    features: np.ndarray,
-    grid: Grid,
-    prior: Prior,
-    generator: np.random.Generator,
-) -> tuple[Evidence, _State]:
-    """Try several starts for a few sweeps each and go on from the likeliest."""
-    best: tuple[Evidence, _State] | None = None
-    n_starts = _N_STARTS if prior.n_states > 1 else 1
-    for attempt in range(n_starts):
-        reading = evidence.fresh()
-        width = _SMOOTHING[attempt % len(_SMOOTHING)]
-        states = seed_states(features, grid, prior.n_states, width, generator)
-        state = _State(states, features * 100.0)
-        for _ in range(_START_SWEEPS):
-            state = _sweep(reading, state, grid, prior, generator)
-        if best is None or state.log_likelihood > best[1].log_likelihood:
-            best = reading, state
-    assert best is not None
-    return best
 
 
 def seed_states(

@@ -9,7 +9,14 @@ import numpy as np
 
 from skdpbayes import models, randomness
 from skdpbayes._validation import check_choice, check_integer, check_real
-from skdpbayes.estimators._hmm_chain import Draws, Prior, combine_chains, run_chain
+from skdpbayes.estimators._hmm_chain import (
+    Draws,
+    Prior,
+    as_draws,
+    combine_chains,
+    leave_lower_modes,
+    start_chain,
+)
 from skdpbayes.estimators._hmm_evidence import (
     CountEvidence,
     Evidence,
@@ -123,10 +130,13 @@ def run_chains(
     n_iter = int(estimator.n_iter) if n_iter is None else n_iter
     burn_in, n_chains = int(estimator.burn_in), int(estimator.n_chains)
     features = fractions(noisy, prior.begin)
-    chains = []
-    for number, source in enumerate(randomness.spawn(generator, n_chains)):
-        sweeps = estimator._progress(
-            range(burn_in + n_iter), total=burn_in + n_iter, label=f"chain {number + 1}"
-        )
-        chains.append(run_chain(evidence, features, grid, prior, sweeps, burn_in, source))
-    return combine_chains(chains, prior.n_states)
+    sources = randomness.spawn(generator, n_chains)
+    chains = [start_chain(evidence, features, grid, prior, source) for source in sources]
+    for chain in chains:
+        chain.run(estimator._progress(range(burn_in), total=burn_in, label="burn-in"))
+    leave_lower_modes(chains)
+    draws = [
+        as_draws(chain.run(estimator._progress(range(n_iter), total=n_iter, label="draws")))
+        for chain in chains
+    ]
+    return combine_chains(draws, prior.n_states)

@@ -10,7 +10,7 @@ from sklearn.utils import Bunch
 
 from skdpbayes import randomness
 from skdpbayes._validation import check_integer, check_real
-from skdpbayes.estimators._hmm_chain import run_chain
+from skdpbayes.estimators._hmm_chain import as_draws, start_chain
 from skdpbayes.estimators._hmm_evidence import HeldOutEvidence, fractions
 from skdpbayes.estimators._hmm_release import model_prior
 
@@ -44,7 +44,8 @@ def select_n_states(
             masked = HeldOutEvidence(evidence.fresh(), hidden)
             visible = np.where(hidden[:, None], features[~hidden].mean(axis=0), features)
             sweeps = estimator._progress(range(total), total=total, label=f"{n_states} states")
-            draws = run_chain(masked, visible, grid, prior, sweeps, burn_in, generator)
+            chain = start_chain(masked, visible, grid, prior, generator)
+            draws = as_draws(chain.run(sweeps)[burn_in:])
             rows = np.flatnonzero(hidden)
             # Given the step's level as the release shows it: composition is what is predicted.
             fresh = evidence.fresh()
