@@ -21,7 +21,7 @@ Progress = Callable[..., Iterable[Any]]
 PROPOSALS = 64
 # Hamiltonian Monte Carlo: transitions to tune the step size, then between two draws of one chain.
 # In whitened coordinates a trajectory of length pi / 2 nearly forgets its start.
-WARMUP = 300
+WARMUP = 150
 SPACING = 10
 TRAJECTORY = np.pi / 2.0
 TARGET_ACCEPTANCE = 0.8

@@ -14,7 +14,7 @@ from tests.audit_tools import gaussian_mu_lower_bound
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
 
-RUNS = 500
+RUNS = 400
 
 
 def releases(estimator, X, y, seed):
@@ -54,7 +54,7 @@ def test_the_claim_survives_its_worst_case_and_is_nearly_attained():
     lower = audited_mu(estimator, X)
     claimed = estimator.privacy_.event.mu
     assert lower <= claimed
-    assert lower > 0.6 * claimed
+    assert lower > 0.55 * claimed
 
 
 def test_half_the_noise_is_caught(monkeypatch):
