@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from skdpbayes import models, samplers
-from skdpbayes.estimators._hmm_evidence import Evidence
+from skdpbayes.estimators._hmm_evidence import Evidence, fractions
 from skdpbayes.estimators._hmm_grid import Grid
 
 __all__ = [
@@ -129,7 +129,7 @@ class Chain:
 
 def start_chain(
     evidence: Evidence,
-    features: np.ndarray,
+    noisy: np.ndarray,
     grid: Grid,
     prior: Prior,
     generator: np.random.Generator,
@@ -140,23 +140,35 @@ def start_chain(
     ----------
     evidence : Evidence
         The reading of the release.
-    features : float array of shape (n_steps, n_values)
-        The release as fractions of each field, to choose starting states by.
+    noisy : int array of shape (n_steps, n_values)
+        The released counts, to choose the start by.
     grid, prior
         The public layout and the model.
     generator : numpy.random.Generator
         Source of randomness.
     """
     best: Chain | None = None
+    features = fractions(noisy, prior.begin)
     for attempt in range(_N_STARTS if prior.n_states > 1 else 1):
         width = _SMOOTHING[attempt % len(_SMOOTHING)]
         states = seed_states(features, grid, prior.n_states, width, generator)
-        chain = Chain(evidence.fresh(), _State(states, features * 100.0), grid, prior, generator)
+        start = _State(states, pooled_counts(noisy, states, prior.n_states))
+        chain = Chain(evidence.fresh(), start, grid, prior, generator)
         chain.run(range(_START_SWEEPS))
         if best is None or chain.recent > best.recent:
             best = chain
     assert best is not None
     return best
+
+
+def pooled_counts(noisy: np.ndarray, states: np.ndarray, n_states: int) -> np.ndarray:
+    """Counts that add up, over each state's steps, to the noisy totals clipped at zero.
+
+    Noise averages out in the sums; clipping the counts of single steps would pile it up.
+    """
+    totals = np.maximum(models.count_emissions(noisy, states, n_states), 0.0)
+    size = np.bincount(states, minlength=n_states)
+    return (totals / np.maximum(size, 1)[:, None])[states]
 
 
 def leave_lower_modes(chains: list[Chain]) -> None:

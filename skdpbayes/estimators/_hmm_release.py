@@ -22,7 +22,6 @@ from skdpbayes.estimators._hmm_evidence import (
     Evidence,
     NoisyCellEvidence,
     NoisyRowEvidence,
-    fractions,
 )
 from skdpbayes.estimators._hmm_grid import Grid
 from skdpbayes.estimators._hmm_ops import ACCOUNTINGS
@@ -129,9 +128,8 @@ def run_chains(
     """Run the chains on a release and put their draws together; costs no privacy."""
     n_iter = int(estimator.n_iter) if n_iter is None else n_iter
     burn_in, n_chains = int(estimator.burn_in), int(estimator.n_chains)
-    features = fractions(noisy, prior.begin)
     sources = randomness.spawn(generator, n_chains)
-    chains = [start_chain(evidence, features, grid, prior, source) for source in sources]
+    chains = [start_chain(evidence, noisy, grid, prior, source) for source in sources]
     for chain in chains:
         chain.run(estimator._progress(range(burn_in), total=burn_in, label="burn-in"))
     leave_lower_modes(chains)

@@ -11,7 +11,7 @@ from sklearn.utils import Bunch
 from skdpbayes import randomness
 from skdpbayes._validation import check_integer, check_real
 from skdpbayes.estimators._hmm_chain import as_draws, start_chain
-from skdpbayes.estimators._hmm_evidence import HeldOutEvidence, fractions
+from skdpbayes.estimators._hmm_evidence import HeldOutEvidence
 from skdpbayes.estimators._hmm_release import model_prior
 
 __all__ = ["select_n_states"]
@@ -32,7 +32,6 @@ def select_n_states(
     n_splits = check_integer("n_splits", n_splits, low=1)
     generator = randomness.make_generator(random_state)
     noisy, grid, evidence = estimator._released(), estimator._grid(), estimator._evidence()
-    features = fractions(noisy, model_prior(estimator, estimator.categories_).begin)
     burn_in, total = int(estimator.burn_in), int(estimator.burn_in) + int(estimator.n_iter)
     gains: list[list[np.ndarray]] = [[] for _ in sizes]
     for _ in range(n_splits):
@@ -42,7 +41,7 @@ def select_n_states(
             variant = type(estimator)(**{**estimator.get_params(), "n_states": n_states})
             prior = model_prior(variant, estimator.categories_)
             masked = HeldOutEvidence(evidence.fresh(), hidden)
-            visible = np.where(hidden[:, None], features[~hidden].mean(axis=0), features)
+            visible = np.where(hidden[:, None], 0, noisy)
             sweeps = estimator._progress(range(total), total=total, label=f"{n_states} states")
             chain = start_chain(masked, visible, grid, prior, generator)
             draws = as_draws(chain.run(sweeps)[burn_in:])
