@@ -25,6 +25,7 @@ __getattr__, __dir__, __all__ = attach(
         "conjugate",
         "datasets",
         "exceptions",
+        "model_selection",
         "models",
         "plotting",
         "preprocessing",

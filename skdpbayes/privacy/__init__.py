@@ -85,6 +85,7 @@ from skdpbayes.privacy.selection import (
     negative_binomial_gamma,
     negative_binomial_mean,
     papernot_steinke_rdp,
+    selection_coverage,
 )
 from skdpbayes.privacy.sgmcmc import (
     LangevinNoise,
@@ -185,6 +186,7 @@ __all__ = [
     "redberg2023_delta",
     "redberg2023_noise_multiplier",
     "repeat",
+    "selection_coverage",
     "sgfs_noise_multiplier",
     "sghmc_noise_multiplier",
     "sgld_noise_multiplier",

@@ -57,7 +57,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from skdpbayes.privacy._numeric import check_nonnegative, check_positive, smallest_satisfying
+from skdpbayes.privacy._numeric import check_nonnegative, check_positive
 from skdpbayes.privacy.events import PrivacyEvent, pure_profile, store
 from skdpbayes.privacy.gdp import FloatArray
 
@@ -68,6 +68,7 @@ __all__ = [
     "negative_binomial_gamma",
     "negative_binomial_mean",
     "papernot_steinke_rdp",
+    "selection_coverage",
 ]
 
 # The Poisson bound: cells of the exponential distribution (P(E > 60) < 1e-26), values of
@@ -150,6 +151,37 @@ def _check_shape(shape: float) -> float:
     if not number > -1.0:
         raise ValueError(f"shape must be > -1, got {shape!r}")
     return number
+
+
+def selection_coverage(n_candidates: int, mean: float, shape: float) -> float:
+    r"""Return the probability that a given one of equally likely candidates is tried at all.
+
+    That is :math:`1 - f(1 - 1/n)`, with *f* the generating function of the number of runs.
+
+    Parameters
+    ----------
+    n_candidates : int
+        *n*.
+    mean, shape : float
+        Of the number of runs; ``shape=inf`` is Poisson.
+
+    Examples
+    --------
+    >>> from skdpbayes.privacy.selection import selection_coverage
+    >>> selection_coverage(10, 30.0, 1.0)
+    0.75...
+    """
+    rest = 1.0 - 1.0 / n_candidates
+    if math.isinf(shape):
+        return -math.expm1(-mean / n_candidates)
+    gamma = negative_binomial_gamma(shape, mean)
+    if gamma == 1.0:
+        return 1.0 - rest
+    log_rest = math.log1p(-(1.0 - gamma) * rest)
+    if abs(shape) < 1e-9:
+        return 1.0 - log_rest / math.log(gamma)
+    # f(x) = ((1 - (1 - gamma) x)^-eta - 1) / (gamma^-eta - 1)
+    return 1.0 - math.expm1(-shape * log_rest) / math.expm1(-shape * math.log(gamma))
 
 
 def papernot_steinke_rdp(
@@ -245,7 +277,11 @@ class AnyOf(PrivacyEvent):
         delta : float
             In [0, 1].
         """
-        return max(event.epsilon_at(delta) for event in self.events)
+        epsilon = 0.0
+        for event in self.events:  # most parts are as private as the worst: one look tells
+            if not math.isinf(epsilon) and event.delta_at(epsilon) > delta:
+                epsilon = event.epsilon_at(delta)
+        return epsilon
 
     def _profile(self, epsilons: FloatArray) -> FloatArray:
         return np.asarray(np.max([event._profile(epsilons) for event in self.events], axis=0))
@@ -320,7 +356,7 @@ class BestOfRandomRuns(PrivacyEvent):
         delta : float
             In [0, 1].
         """
-        return 0.0 if self.delta_at(0.0) <= delta else self._direct_epsilon(delta)
+        return 0.0 if delta >= 1.0 else self._direct_epsilon(delta)
 
     def _profile(self, epsilons: FloatArray) -> FloatArray:
         epsilons = np.asarray(epsilons, dtype=np.float64)
@@ -330,7 +366,7 @@ class BestOfRandomRuns(PrivacyEvent):
             shifted = epsilons - (self.shape + 1.0) * self._hat()
             runs = self.mean * _signed_profile(self.event, np.maximum(shifted, 0.0))
             direct = np.where(shifted >= 0.0, runs, 1.0)
-        return np.minimum(np.minimum(1.0, direct), _implied_profile(self, epsilons))
+        return np.asarray(np.minimum(np.minimum(1.0, direct), _implied_profile(self, epsilons)))
 
     def _loss_bound(self) -> tuple[float, float]:
         bound, beyond = self.event._loss_bound()
@@ -369,7 +405,27 @@ def _stable_epsilon(event: PrivacyEvent, gamma: float) -> float:
     if gamma >= 1.0:
         return 0.0
     odds = gamma / (1.0 - gamma)
-    return smallest_satisfying(lambda e: event.delta_at(e) <= math.expm1(e) * odds, 0.0, 1.0)
+    hat = 0.0
+    for part in event.events if isinstance(event, AnyOf) else (event,):
+        if part.delta_at(hat) > math.expm1(hat) * odds:
+            hat = _first_stable(part, odds)
+    return hat
+
+
+def _first_stable(event: PrivacyEvent, odds: float) -> float:
+    """Bisect coarsely, keeping an end at which the condition holds: any such end is valid."""
+    low, high = 0.0, 1.0
+    while not event.delta_at(high) <= math.expm1(high) * odds:
+        low, high = high, 2.0 * high
+        if high > _LARGEST:
+            return math.inf
+    while high - low > 1e-4 * high:
+        middle = 0.5 * (low + high)
+        if event.delta_at(middle) <= math.expm1(middle) * odds:
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,86 @@
+"""Hold-out scores whose sensitivity is known: bounded per record, summed in whole units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skdpbayes import randomness
+
+__all__ = ["SCORINGS", "HoldOutScore", "make_score"]
+
+_FINE = 1024  # units of a record for scores that are not counts
+_WORST_LOG_LOSS = math.log(1000.0)  # of one record; larger losses are cut there
+
+RecordScore = Callable[[Any, Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class HoldOutScore:
+    """A score of records in [0, 1], summed in units of ``1 / unit``, so one record moves `unit`."""
+
+    name: str
+    of_records: RecordScore
+    unit: int
+
+    def total(self, fitted: Any, X: Any, y: Any) -> int:
+        """Return the exact sum over the records, in units; not private."""
+        scores = np.asarray(self.of_records(fitted, X, y), dtype=np.float64)
+        if scores.shape != (len(y),):
+            raise ValueError(
+                f"scoring must return one number for each of the {len(y)} records; got shape "
+                f"{scores.shape}."
+            )
+        clipped = np.clip(np.nan_to_num(scores, nan=0.0), 0.0, 1.0)
+        return int(np.rint(clipped * self.unit).sum())
+
+    def noisy(
+        self, generator: np.random.Generator, total: int, scale: float, *, noise: str = "laplace"
+    ) -> int:
+        """Add exact discrete noise of `scale` records."""
+        if scale == 0.0:
+            return total
+        counts = np.array([total])
+        return int(randomness.release_counts(generator, counts, scale * self.unit, noise=noise)[0])
+
+    def mean(self, total: float, n_records: int) -> float:
+        """Turn a sum into the score that users know."""
+        mean = total / (self.unit * n_records)
+        return -(1.0 - mean) * _WORST_LOG_LOSS if self.name == "neg_log_loss" else mean
+
+
+def _correct(fitted: Any, X: Any, y: Any) -> np.ndarray:
+    return np.asarray(fitted.predict(X) == np.asarray(y), dtype=np.float64)
+
+
+def _log_likelihood(fitted: Any, X: Any, y: Any) -> np.ndarray:
+    probability = np.asarray(fitted.predict_proba(X))
+    labels = np.asarray(y)
+    codes = np.minimum(np.searchsorted(fitted.classes_, labels), len(fitted.classes_) - 1)
+    of_label = probability[np.arange(len(labels)), codes]
+    of_label = np.where(fitted.classes_[codes] == labels, of_label, 0.0)
+    with np.errstate(divide="ignore"):
+        return 1.0 + np.log(of_label) / _WORST_LOG_LOSS
+
+
+SCORINGS: dict[str, tuple[RecordScore, int]] = {
+    "accuracy": (_correct, 1),
+    "neg_log_loss": (_log_likelihood, _FINE),
+}
+
+
+def make_score(scoring: Any) -> HoldOutScore:
+    """Return the score that a ``scoring`` parameter stands for."""
+    if callable(scoring):
+        return HoldOutScore("callable", scoring, _FINE)
+    if scoring not in SCORINGS:
+        raise ValueError(
+            f"scoring must be one of {', '.join(map(repr, SCORINGS))} or a function (fitted, X, y) "
+            f"that returns a number in [0, 1] for each record; got {scoring!r}. Other scores have "
+            "no bound on what one record changes."
+        )
+    return HoldOutScore(scoring, *SCORINGS[scoring])
