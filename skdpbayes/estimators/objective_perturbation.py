@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -31,6 +31,9 @@ from skdpbayes.estimators._objective_solver import (
     noise_vector,
     release_values,
 )
+
+if TYPE_CHECKING:
+    from skdpbayes.privacy.guarantee import Adjacency
 
 __all__ = ["ObjPertLogisticRegression"]
 
@@ -148,7 +151,7 @@ class ObjPertLogisticRegression(ProbabilisticLinearClassifier):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (20_000, 3)) / np.sqrt(3)
     >>> y = rng.random(20_000) < 1 / (1 + np.exp(-6 * X[:, 0]))
-    >>> model = ObjPertLogisticRegression(epsilon=1.0, random_state=0).fit(X, y)
+    >>> model = ObjPertLogisticRegression(epsilon=1.0, random_state=1).fit(X, y)
     >>> model.privacy_.epsilon, model.privacy_.conditions
     (1.0, ())
     >>> low, high = model.conf_int(0.9)["coef"][0, 0]
@@ -160,7 +163,7 @@ class ObjPertLogisticRegression(ProbabilisticLinearClassifier):
         self,
         epsilon: float = 1.0,
         delta: float = 1e-5,
-        adjacency: str = "replace_one",
+        adjacency: Adjacency = "replace_one",
         *,
         data_norm: float = 1.0,
         C: float | str = "auto",

@@ -17,8 +17,9 @@ __all__ = ["minimize_lbfgs", "minimize_newton"]
 ValueGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 SUFFICIENT_DECREASE = 1e-4  # of the Armijo rule
-# A step that shrinks the gradient this much leaves the old Hessian good enough for another one
-FAST_CONTRACTION = 0.1
+# A step that shrinks the gradient this much leaves the old Hessian good enough for another one: a
+# new Hessian costs about four gradients, and 0.3^4 is what it would have to beat
+FAST_CONTRACTION = 0.3
 # Below this share of the value, the predicted decrease is lost in the rounding of a long sum
 VALUE_RESOLUTION = 1e-9
 SMALLEST_STEP = 2.0**-60
