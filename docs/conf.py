@@ -43,3 +43,15 @@ sphinx_gallery_conf = {
     "min_reported_time": 5,
     "show_memory": False,
 }
+
+
+def skip_inherited_from_scikit_learn(app, what, name, obj, skip, options):
+    """Leave out methods documented by scikit-learn itself (metadata routing, set_output)."""
+    home = getattr(obj, "__module__", None) or ""
+    routing = name.startswith("set_") and name.endswith("_request")
+    return True if routing or home.startswith("sklearn.utils") else None
+
+
+def setup(app):
+    """Register the filter above."""
+    app.connect("autodoc-skip-member", skip_inherited_from_scikit_learn)

@@ -41,7 +41,7 @@ class RowNormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ----------
     n_features_in_ : int
         Number of columns seen by ``fit``.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Column names seen by ``fit``, if the input had any.
 
     See Also
@@ -142,11 +142,11 @@ class BoundsScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    bounds_ : ndarray of shape (n_features_in_, 2)
+    bounds_ : ndarray of shape (n_features, 2)
         The public bounds in column order.
     n_features_in_ : int
         Number of columns seen by ``fit``.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Column names seen by ``fit``, if the input had any.
 
     Examples

@@ -122,7 +122,7 @@ class LaplaceNaiveBayes(ReleasedNaiveBayes):
         Number of records, public.
     n_features_in_ : int
         Number of columns, public.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns where the input has them, public.
 
     References
