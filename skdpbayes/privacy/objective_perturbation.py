@@ -77,13 +77,13 @@ from skdpbayes.privacy.guarantee import check_adjacency
 
 __all__ = ["ObjectivePerturbation", "largest_curvature", "loss_bound"]
 
-_TANGENTS = 9  # the best of 9 tangents is within 0.2 % of the logarithm for every curvature < 8
+_TANGENTS = 9  # the best of 9 is above the exact maximum by 0.0002 at curvature 1, 0.016 at 8
 _PANELS = 256  # of the upper sum; its excess is part of the price
 _NEGLIGIBLE = 1e-13  # relative to the main term: below it the correction is added unresolved
 _NODES = 192  # at which a long profile is evaluated; in between its chords bound it
 # Beyond, e^epsilon overflows in intermediate terms; the profile decreases, so its value here holds
 _LARGEST_EPSILON = 300.0
-_SPLITS = 8  # evaluations of the search for a split where the balanced one is not free
+_SPLITS = 14  # evaluations of the search for a split where the balanced one is not free
 
 
 class _Loss(NamedTuple):
@@ -252,7 +252,7 @@ def _replaced_delta(epsilon: float, event: ObjectivePerturbation) -> float:
             price,
             bounds=(balanced, epsilon + mu_square),
             method="bounded",
-            options={"xatol": 1e-2 * (epsilon + mu_square), "maxiter": _SPLITS},
+            options={"xatol": 2e-3 * (epsilon + mu_square), "maxiter": _SPLITS},
         )
         best = min(best, float(found.fun), price(0.0))
     return min(1.0, best)
