@@ -120,8 +120,7 @@ def _draw_cell(
         return _draw_from_zero(y, rate, kind, tilt, uniform)
     log_rate = math.log(rate)
     peak = _log_weight(mode, log_rate, y, kind, scale, log_factorials)
-    precision = 1.0 / (mode + 1.0) + 1.0 / (scale * scale)
-    reach = 1 + int(1.0 / math.sqrt(precision))
+    reach = 1 + int(scale * math.sqrt((mode + 1.0) / (scale * scale + mode + 1.0)))
     right, left = mode + reach, mode - reach
     fall = _ratio(right, _NO_TOTAL, rate, y, 0, kind, tilt)
     # Areas in units of the peak: flat strictly between the two points, geometric from them on.
