@@ -13,12 +13,13 @@ import time
 IMPORTS = {
     "import sklearn.linear_model": "import sklearn.linear_model",
     "import skdpbayes": "import skdpbayes",
+    "from skdpbayes import an estimator": "from skdpbayes import OPSLogisticRegression",
     "every public name": "import skdpbayes\nfor n in skdpbayes.__all__: getattr(skdpbayes, n)",
 }
 FIT = """
 import numpy as np, time
 from skdpbayes import {name}
-X = np.random.default_rng(0).uniform(-0.5, 0.5, (1000, 3)); y = (X[:, 0] > 0).astype(int)
+X = np.random.default_rng(0).integers(0, 2, (1000, 3)); y = X[:, 0]  # every estimator takes codes
 start = time.perf_counter()
 {name}(random_state=0).fit(X, y)
 print(time.perf_counter() - start)
