@@ -1,21 +1,21 @@
-"""Lower bounds on what two sets of runs give away, for audits in tests."""
+"""The Gaussian lower bound of `skdpbayes.auditing`, for scores with a known threshold."""
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import beta, norm
+
+from skdpbayes.auditing import mu_lower_bound
 
 
 def gaussian_mu_lower_bound(without: np.ndarray, with_: np.ndarray, threshold: float) -> float:
-    """Return mu that a threshold test proves at 99.9% confidence (two Clopper-Pearson bounds).
+    """Return mu that a threshold test proves at 99.9% confidence.
 
     ``threshold`` must be fixed before the runs are looked at.
     """
-    alpha = 0.0005
-    false_positive = np.sum(without > threshold)
-    false_negative = np.sum(with_ <= threshold)
-    worst = [
-        beta.ppf(1 - alpha, errors + 1, runs - errors) if errors < runs else 1.0
-        for errors, runs in ((false_positive, len(without)), (false_negative, len(with_)))
-    ]
-    return float(norm.isf(worst[0]) - norm.ppf(worst[1]))
+    return mu_lower_bound(
+        int(np.sum(without > threshold)),
+        len(without),
+        int(np.sum(with_ <= threshold)),
+        len(with_),
+        confidence=0.999,
+    )

@@ -9,7 +9,10 @@ __getattr__, __dir__, __all__ = attach(
     names={
         "EmissionDisplay": "emissions",
         "OneRunDisplay": "privacy_region",
+        "PosteriorDisplay": "posterior",
         "PrivacyRegionDisplay": "privacy_region",
+        "PrivacyUtilityDisplay": "privacy_utility",
         "StateTimelineDisplay": "state_timeline",
+        "to_arviz": "arviz",
     },
 )

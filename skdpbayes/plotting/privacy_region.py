@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from skdpbayes.plotting._matplotlib import pyplot
+
 __all__ = ["OneRunDisplay", "PrivacyRegionDisplay", "trade_off"]
 
 
@@ -32,9 +34,7 @@ def trade_off(false_positive: np.ndarray, epsilons: np.ndarray, deltas: np.ndarr
 def _axes(ax: Any) -> Any:
     if ax is not None:
         return ax
-    import matplotlib.pyplot as plt
-
-    return plt.subplots()[1]
+    return pyplot().subplots()[1]
 
 
 class PrivacyRegionDisplay:
