@@ -1,0 +1,287 @@
+"""Record everything noisy that a fit does on one data set; replay the same outputs on a neighbor.
+
+On the data set *D* a fit runs with recording hooks at every place where data meet noise. On the
+neighbor *D'* it runs again with the same seed, and every hook returns what was recorded. Then
+
+- the sequence of places, their shapes and their public numbers (scales, steps, ...) must be equal,
+- everything the fit leaves behind must be equal: what was not released would differ,
+- at each place the distance between what *D* and *D'* would have put under the noise must be
+  within the sensitivity that the claim is computed from.
+
+Where noise is added at the end (counts, grid releases) the output is recorded. Where it enters
+inside an algorithm, the equivalent is measured:
+
+- objective perturbation: the linear term that gives the same minimizer on *D'* differs by the
+  change of the gradient at the minimizer; the neighbor is really solved with it;
+- Langevin chains: the gradients of both data sets at every point of the recorded chain;
+- stochastic-gradient chains: the sums of clipped gradients at every recorded point and batch;
+- draws from an exponential mechanism: the range of the difference of the log-densities over
+  random points and the recorded draws.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from skdpbayes import models, randomness, samplers
+from skdpbayes.estimators import (
+    _chain_models,
+    _objective_solver,
+    _ops_sampling,
+    hidden_markov,
+    naive_bayes,
+    objective_perturbation,
+)
+
+NORMS = {"release_laplace": 1, "release_gaussian": 2, "release_counts": None}
+
+
+@dataclass
+class Entry:
+    """What one place did on D: its name, public numbers, and what the neighbor is held against."""
+
+    place: str
+    public: tuple[Any, ...]
+    held: Any
+    output: Any
+
+
+@dataclass
+class Distance:
+    """How far two data sets are apart at one place; ``scale`` is the noise there, if any."""
+
+    place: str
+    distance: float
+    scale: float = np.nan
+    bound: float = np.nan
+
+
+@dataclass
+class Tape:
+    """The recorded fit, and the distances measured when it is replayed."""
+
+    entries: list[Entry] = field(default_factory=list)
+    distances: list[Distance] = field(default_factory=list)
+    replaying: bool = False
+    position: int = 0
+
+    def visit(
+        self,
+        place: str,
+        public: tuple[Any, ...],
+        held: Any,
+        run: Callable[[], Any],
+        compare: Callable[[Entry], Distance],
+    ) -> Any:
+        """Record an output, or compare with the recorded one and return it."""
+        if not self.replaying:
+            output = run()
+            self.entries.append(Entry(place, public, held, output))
+            return output
+        assert self.position < len(self.entries), f"the neighbor visits {place} once more"
+        entry = self.entries[self.position]
+        self.position += 1
+        assert (place, public) == (entry.place, entry.public), "control flow depends on the data"
+        self.distances.append(compare(entry))
+        return entry.output
+
+
+def _release_hook(tape: Tape, name: str) -> Callable[..., Any]:
+    original = getattr(randomness, name)
+
+    def hook(generator: Any, values: Any, scale: float, **kwargs: Any) -> Any:
+        values = np.array(values)
+        order = NORMS[name] or (1 if kwargs["noise"] == "laplace" else 2)
+
+        def compare(entry: Entry) -> Distance:
+            original(generator, values, scale, **kwargs)  # use up the same random words
+            gap = float(np.linalg.norm((values - entry.held).ravel(), order))
+            return Distance(f"{name} L{order}", gap, float(scale))
+
+        public = (values.shape, float(scale), tuple(kwargs.items()))
+        run = lambda: original(generator, values, scale, **kwargs)  # noqa: E731
+        return tape.visit(name, public, values, run, compare)
+
+    return hook
+
+
+def _minimize_hook(tape: Tape) -> Callable[..., Any]:
+    original = _objective_solver.minimize
+
+    def gradient(theta: Any, X: Any, codes: Any, constant: float, problem: Any) -> Any:
+        loss = models.logistic_gradient if problem.n_classes == 2 else models.softmax_gradient
+        shape = (problem.n_outputs, problem.n_features)
+        return loss(theta.reshape(shape), X, codes, constant)[1].ravel()
+
+    def hook(X: Any, codes: Any, constant: float, problem: Any, plan: Any, tilt: Any) -> Any:
+        data = (X, codes, constant, problem)
+
+        def run() -> Any:
+            return original(*data, plan, tilt)
+
+        def compare(entry: Entry) -> Distance:
+            theta, first = entry.output, entry.held
+            change = first(theta) - gradient(theta, *data)
+            # with this linear term the neighbor's minimizer is the same, up to the tolerance
+            again = original(*data, plan, tilt + change)
+            assert np.linalg.norm(again - theta) <= 2.01 * plan.tolerance / plan.penalty
+            bound = problem.shift * problem.gradient_norm
+            return Distance("tilt", float(np.linalg.norm(change)), plan.tilt_scale, bound)
+
+        held = lambda theta: gradient(theta, *data)  # noqa: E731
+        return tape.visit("minimize", (problem, plan), held, run, compare)
+
+    return hook
+
+
+def _langevin_hook(tape: Tape) -> Callable[..., Any]:
+    def hook(theta: Any, gradients: Any, noises: Any, **how: Any) -> Any:
+        gradients = list(gradients)
+        points: list[Any] = []
+
+        def run() -> Any:
+            point = theta
+            for gradient, noise in zip(gradients, noises, strict=True):
+                points.append((point, gradient(point)))
+                point = samplers.langevin_step(point, points[-1][1], noise, **how)
+            return point
+
+        def compare(entry: Entry) -> Distance:
+            gaps = [
+                np.linalg.norm(gradient(point) - value)
+                for gradient, (point, value) in zip(gradients, entry.held, strict=True)
+            ]
+            return Distance("langevin gradient", float(max(gaps)) / len(gradients))
+
+        return tape.visit("langevin", (len(gradients), tuple(how.items())), points, run, compare)
+
+    return hook
+
+
+def _clipped_sum_hook(tape: Tape, kind: type) -> Callable[..., Any]:
+    original = kind.clipped_sum
+
+    def hook(potential: Any, position: Any, rows: Any, clip_norm: float) -> Any:
+        def run() -> Any:
+            return original(potential, position, rows, clip_norm)
+
+        def compare(entry: Entry) -> Distance:
+            same = rows is None or np.array_equal(rows, entry.held[1])
+            assert same, "batches depend on the data"
+            np.testing.assert_array_equal(position, entry.held[0])
+            gap = float(np.linalg.norm(run() - entry.output))
+            return Distance("clipped sum", gap / clip_norm)
+
+        held = (np.array(position), None if rows is None else np.array(rows))
+        return tape.visit("clipped sum", (float(clip_norm),), held, run, compare)
+
+    return hook
+
+
+def _draw_hook(tape: Tape, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Exponential mechanism on a ball: the log-densities of D and D' differ by a bounded range."""
+
+    def hook(target: Any, n_draws: int, *args: Any, **kwargs: Any) -> Any:
+        def run() -> Any:
+            return original(target, n_draws, *args, **kwargs)
+
+        def compare(entry: Entry) -> Distance:
+            rng = np.random.default_rng(0)
+            directions = rng.normal(size=(4000, target.dimension))
+            directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+            radii = target.radius * rng.random((4000, 1)) ** 0.25  # the boundary tells most
+            points = np.vstack([directions * radii, entry.output.reshape(n_draws, -1)])
+            gaps = target.potential_value(points) - entry.held.potential_value(points)
+            return Distance("range of the log-density", float(np.ptp(gaps)))
+
+        return tape.visit("draw", (n_draws,), target, run, compare)
+
+    return hook
+
+
+def _statistics_hook(tape: Tape, original: Callable[..., Any], place: int) -> Callable[..., Any]:
+    """Draws made straight from exact counts: the counts themselves are compared."""
+
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        counts = np.array(args[place])
+
+        def compare(entry: Entry) -> Distance:
+            return Distance("counts L1", float(np.abs(counts - entry.held).sum()))
+
+        run = lambda: original(*args, **kwargs)  # noqa: E731
+        return tape.visit("counts", (counts.shape,), counts, run, compare)
+
+    return hook
+
+
+@contextlib.contextmanager
+def hooks(tape: Tape) -> Iterator[None]:
+    """Put a hook at every place where data meet noise."""
+    with contextlib.ExitStack() as stack:
+
+        def patch(owner: Any, name: str, hook: Any) -> None:
+            stack.enter_context(mock.patch.object(owner, name, hook))
+
+        for name in NORMS:
+            patch(randomness, name, _release_hook(tape, name))
+        patch(objective_perturbation, "minimize", _minimize_hook(tape))
+        patch(samplers, "langevin_chain", _langevin_hook(tape))
+        for kind in (_chain_models.LinearPotential,):
+            patch(kind, "clipped_sum", _clipped_sum_hook(tape, kind))
+        for name in ("draw_rejection", "draw_hmc"):
+            patch(_ops_sampling, name, _draw_hook(tape, getattr(_ops_sampling, name)))
+        patch(naive_bayes, "draw_tables", _statistics_hook(tape, naive_bayes.draw_tables, 1))
+        patch(
+            hidden_markov,
+            "run_ops_chains",
+            _statistics_hook(tape, hidden_markov.run_ops_chains, 1),
+        )
+        yield
+
+
+def replay(make: Callable[[], Any], data: Any, neighbor: Any) -> tuple[Any, Any, Tape]:
+    """Fit on `data`, then on `neighbor` with the same outputs; both fits must be seeded."""
+    tape = Tape()
+    messages = []
+    fits = []
+    for arguments in (data, neighbor):
+        with warnings.catch_warnings(record=True) as caught, hooks(tape):
+            warnings.simplefilter("always")
+            fits.append(make().fit(*arguments))
+        messages.append([str(warning.message) for warning in caught])
+        tape.replaying = True
+    assert messages[0] == messages[1], "warnings depend on the data"
+    assert tape.position == len(tape.entries), "the neighbor skips a release"
+    assert tape.entries, "no release was recorded: the harness does not know this mechanism"
+    return fits[0], fits[1], tape
+
+
+def differing_state(first: Any, second: Any) -> set[str]:
+    """Names of fitted attributes that differ; parameters are left out."""
+    params = set(first.get_params())
+    names = (set(vars(first)) | set(vars(second))) - params
+    return {
+        name
+        for name in names
+        if not _equal(vars(first).get(name, None), vars(second).get(name, None))
+    }
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind == "f")
+    if isinstance(a, dict):
+        return isinstance(b, dict) and a.keys() == b.keys() and all(_equal(a[k], b[k]) for k in a)
+    if isinstance(a, (list, tuple)):
+        same = isinstance(b, type(a)) and len(a) == len(b)
+        return same and all(_equal(x, y) for x, y in zip(a, b, strict=True))
+    if hasattr(a, "__dict__") and type(a) is type(b) and type(a).__eq__ is object.__eq__:
+        return _equal(vars(a), vars(b))
+    return bool(a == b)
