@@ -20,7 +20,7 @@ __getattr__, __dir__, __all__ = attach(
         "GammaPoisson": "rates",
         "LogitNormalBernoulli": "logit_normal",
         "NormalMean": "normal",
-        "NormalMeanVariance": "normal",
+        "NormalMeanVariance": "normal_variance",
         "PrivatePosterior": "release",
     },
 )

@@ -16,6 +16,7 @@ from skdpbayes.conjugate.release import (
     draw_from_log_weights,
     log_binomial,
     log_noise_at,
+    snapped,
 )
 from skdpbayes.privacy.bounded_range import bounded_range_eta
 from skdpbayes.privacy.events import BoundedRange
@@ -24,6 +25,7 @@ from skdpbayes.privacy.exponential_mechanism import truncated_dirichlet_range
 __all__ = ["BetaBernoulli", "DirichletCategorical"]
 
 _SWEEPS = 100
+ATTEMPTS = 16  # of the exact rejection sampler, each kept 9 times of 10
 CONVERGED = "the sampler of the truncated Dirichlet law has converged"
 
 
@@ -141,9 +143,10 @@ class BetaBernoulli:
         generator = randomness.make_generator(request.random_state)
         ones = int(values.sum())
         parameter = np.array([[self.a + temper * ones, self.b + temper * (values.size - ones)]])
-        drawn = samplers.sample_truncated_dirichlet(
-            parameter, self.min_probability, generator.random((1, 1, 2, 2))
+        exact = samplers.sample_truncated_dirichlet(
+            parameter, self.min_probability, generator.random((1, 1, 2, 1 + 2 * ATTEMPTS))
         )[:, 0]
+        drawn = snapped(exact, self.min_probability, 1.0 - self.min_probability)
         released = {"draws": drawn, "temperature": 1.0 / temper}
         return PrivatePosterior(guarantee, released, partial(_first_draws, drawn), drawn.shape[0])
 
@@ -250,11 +253,13 @@ class DirichletCategorical:
         generator = randomness.make_generator(request.random_state)
         counts = np.bincount(codes, minlength=self.n_categories)
         sweeps = 1 if self.n_categories == 2 else _SWEEPS
-        drawn = samplers.sample_truncated_dirichlet(
+        exact = samplers.sample_truncated_dirichlet(
             temper * counts[None] + self.alpha,
             self.min_probability,
-            generator.random((1, sweeps, self.n_categories, 2)),
+            generator.random((1, sweeps, self.n_categories, 1 + 2 * ATTEMPTS)),
         )
+        sums = snapped(np.cumsum(exact[:, :-1], axis=1), 0.0, 1.0)
+        drawn = np.diff(sums, axis=1, prepend=0.0, append=1.0)
         released = {"draws": drawn, "temperature": 1.0 / temper}
         return PrivatePosterior(guarantee, released, partial(_first_draws, drawn), 1)
 

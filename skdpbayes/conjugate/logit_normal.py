@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, logsumexp
 
-from skdpbayes import randomness
+from skdpbayes import randomness, samplers
 from skdpbayes._validation import check_choice, check_real
-from skdpbayes.conjugate.counts import _first_draws, check_binary
+from skdpbayes.conjugate.counts import ATTEMPTS, _first_draws, check_binary
 from skdpbayes.conjugate.release import (
     PrivatePosterior,
     Request,
     draw_from_log_weights,
     log_binomial,
     log_noise_at,
+    snapped,
 )
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy.events import GaussianDP
@@ -102,19 +103,23 @@ class LogitNormalBernoulli:
         released = {"n_ones": noisy, "n_total": values.size, "noise_scale": scale}
         z = self._grid(values.size)
         if posterior == "naive" or scale == 0.0:
-            log_density = self._log_density(z, min(max(noisy, 0), values.size), values.size, 1.0)
+            log_density = self._log_density(z, min(max(noisy, 0), values.size), values.size)
         else:
             log_density = self._noisy_log_density(z, noisy, values.size, mechanism, scale)
         return PrivatePosterior(guarantee, released, partial(_draw_logit, z, log_density))
 
-    def _grid(self, n_total: int) -> np.ndarray:
+    def _reach(self, n_total: int) -> float:
         # The posterior is narrower than the prior and the likelihood peaks within log N.
-        reach = min(8.0 * self.prior_scale, 8.0 * np.sqrt(self.prior_scale) + np.log1p(n_total))
+        wide = 8.0 * np.sqrt(self.prior_scale) + np.log1p(n_total)
+        return float(min(8.0 * self.prior_scale, wide))
+
+    def _grid(self, n_total: int) -> np.ndarray:
+        reach = self._reach(n_total)
         return np.linspace(-reach, reach, _GRID_POINTS)
 
-    def _log_density(self, z: np.ndarray, ones: float, n_total: float, temper: float) -> np.ndarray:
+    def _log_density(self, z: np.ndarray, ones: float, n_total: float) -> np.ndarray:
         prior = -0.5 * (z / self.prior_scale) ** 2
-        return prior + temper * (ones * z - n_total * np.logaddexp(0.0, z))
+        return prior + ones * z - n_total * np.logaddexp(0.0, z)
 
     def _noisy_log_density(
         self, z: np.ndarray, noisy: int, n_total: int, mechanism: str, scale: float
@@ -133,9 +138,17 @@ class LogitNormalBernoulli:
         event = GaussianDP(temper * self.prior_scale)
         guarantee = request.reserve(event, "one draw from the tempered posterior")
         generator = randomness.make_generator(request.random_state)
-        z = self._grid(values.size)
-        log_density = self._log_density(z, float(values.sum()), float(values.size), temper)
-        drawn = _draw_logit(z, log_density, generator, 1)
+        reach = self._reach(values.size)  # a public interval: the bound holds on it as well
+        z = samplers.sample_log_concave(
+            temper * float(values.sum()),
+            temper * float(values.size),
+            0.0,
+            self.prior_scale**-2,
+            -reach,
+            reach,
+            generator.random((1, 2 * ATTEMPTS)),
+        )
+        drawn = snapped(expit(z), 0.0, 1.0)
         released = {"draws": drawn, "temperature": 1.0 / temper}
         return PrivatePosterior(guarantee, released, partial(_first_draws, drawn), 1)
 

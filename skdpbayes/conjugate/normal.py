@@ -10,38 +10,45 @@ import numpy as np
 
 from skdpbayes import models, randomness, samplers
 from skdpbayes._validation import check_choice, check_real
-from skdpbayes.conjugate.counts import _first_draws
+from skdpbayes.conjugate.counts import ATTEMPTS, _first_draws
 from skdpbayes.conjugate.logit_normal import CALIBRATIONS, allowed_mu
 from skdpbayes.conjugate.release import (
     PrivatePosterior,
     Request,
     draw_from_log_weights,
     log_noise_at,
+    snapped,
 )
-from skdpbayes.privacy.events import GaussianDP
+from skdpbayes.exceptions import CalibrationError
+from skdpbayes.privacy.events import BoundedRange, GaussianDP, PrivacyEvent
 
-__all__ = ["NormalMean", "NormalMeanVariance"]
+__all__ = ["NormalMean", "check_bounds", "check_data", "integer_sums"]
 
 _GRID_POINTS = 4001
+# A Gaussian draw is rounded to a grid of at most 2^-28 of its deviation, which adds as much to the
+# shift between neighbors; float sums of centered data stay below the same again.
+_SNAP_MU = 2.0**-27
 
 
-def _check_bounds(bounds: Any) -> tuple[float, float]:
+def check_bounds(bounds: Any) -> tuple[float, float]:
+    """Return a public pair of bounds that can be squared."""
     if np.shape(bounds) != (2,):
         raise ValueError(f"bounds must be a public (low, high) pair; got {bounds!r}.")
-    low, high = (check_real("bounds", float(b), low=-1e300, high=1e300) for b in bounds)
-    if not low < high:
-        raise ValueError(f"bounds must have low < high; got {bounds!r}.")
+    low, high = (check_real("bounds", float(b), low=-1e150, high=1e150) for b in bounds)
+    if not high - low >= 1e-150:
+        raise ValueError(f"bounds must have low < high, 1e-150 apart; got {bounds!r}.")
     return low, high
 
 
-def _check_data(data: Any, bounds: tuple[float, float]) -> np.ndarray:
+def check_data(data: Any, bounds: tuple[float, float]) -> np.ndarray:
+    """Return the data as floats, clipped to the bounds."""
     values = np.asarray(data, dtype=np.float64).ravel()
     if values.size == 0 or not np.isfinite(values).all():
         raise ValueError("data must be finite numbers, at least one.")
     return np.clip(values, *bounds)
 
 
-def _sums(values: np.ndarray, bounds: tuple[float, float], offset: int) -> np.ndarray:
+def integer_sums(values: np.ndarray, bounds: tuple[float, float], offset: int) -> np.ndarray:
     """Integer sums of the standardized values and of the offset squares on the public grid."""
     low, high = (np.array([b]) for b in bounds)
     codes = np.zeros(values.size, dtype=np.int64)
@@ -61,8 +68,15 @@ class NormalMean:
     :math:`D = b - a`, so it *is* a Gaussian mechanism with :math:`\mu_{GDP} = \rho D / (\sigma^2
     \sqrt P)`, for ``replace_one``: the largest :math:`\rho` solves a quadratic equation. The bound
     of Minami et al. (2016) for strongly convex penalties counts the prior's curvature only,
-    :math:`\rho = \mu \sigma^2 / (D \tau)`. Zeroing a record out changes the number of terms, hence
-    the precision; that adjacency is refused.
+    :math:`\rho = \mu \sigma^2 / (D \tau)`.
+
+    Zeroing a record out changes the precision, too, and ``delta=0`` needs a bounded density. In
+    both cases the mean is restricted to :math:`[a, b]`. There a record's term has slope at most
+    :math:`\rho D/\sigma^2`, and without it the precision is :math:`P' = 1/\tau^2 + \rho
+    (N-1)/\sigma^2`, so ``zero_out`` with ``delta > 0`` is :math:`\rho D / (\sigma^2 \sqrt{P'})`-GDP
+    (Gopi, Lee, Liu 2022, on a convex set). With ``delta=0`` the log-densities differ by a range of
+    :math:`\rho D^2/\sigma^2` (``replace_one``: linear in the mean) or :math:`\rho D^2/(2\sigma^2)`
+    (``zero_out``: one square), which is the pure :math:`\varepsilon`.
 
     Parameters
     ----------
@@ -87,7 +101,7 @@ class NormalMean:
         prior_scale: float | None = None,
         calibration: str = "gdp",
     ) -> None:
-        self.bounds = _check_bounds(bounds)
+        self.bounds = check_bounds(bounds)
         low, high = self.bounds
         self.scale = check_real("scale", scale, low=0.0, closed="neither")
         middle = 0.5 * low + 0.5 * high
@@ -120,13 +134,13 @@ class NormalMean:
         request = Request.check(
             epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
         )
-        values = _check_data(data, self.bounds)
+        values = check_data(data, self.bounds)
         if mechanism == "ops":
             return self._one_draw(values, request)
         moved = 2 if request.replaces else 1
         scale, event = request.noise_scale(float(moved), float(moved**2), unit=models.GRID)
         guarantee = request.reserve(event, request.words)
-        exact = _sums(values, self.bounds, 0)[:1]
+        exact = integer_sums(values, self.bounds, 0)[:1]
         noisy = float(request.add_noise(exact, scale * models.GRID)[0]) / models.GRID
         half, center = self._half, 0.5 * self.bounds[0] + 0.5 * self.bounds[1]
         total = values.size * center + half * noisy
@@ -190,153 +204,52 @@ class NormalMean:
         return min(1.0, half + math.sqrt(half**2 + (mu / (slope * self.prior_scale)) ** 2))
 
     def _one_draw(self, values: np.ndarray, request: Request) -> PrivatePosterior:
-        if not request.replaces:
-            raise ValueError(
-                "adjacency='zero_out' is not available for mechanism='ops' of NormalMean: a "
-                "missing term changes the width of the posterior. Use 'replace_one'."
-            )
-        n = values.size
-        temper = self.temper(n, allowed_mu(request, self.calibration)) * (1.0 - 1e-12)
-        precision = 1.0 / self.prior_scale**2 + temper * n / self.scale**2
-        slope = (self.bounds[1] - self.bounds[0]) / self.scale**2
-        event = GaussianDP(temper * slope / math.sqrt(precision))
+        if request.delta == 0.0:
+            temper, event = self._pure_temper(request)
+        else:
+            temper, event = self._gaussian_temper(values.size, request)
         guarantee = request.reserve(event, "one draw from the tempered posterior")
-        mean = self.prior_mean / self.prior_scale**2 + temper * values.sum() / self.scale**2
+        # From the middle of the bounds: exact sums keep the float error far below the grid.
+        center = 0.5 * self.bounds[0] + 0.5 * self.bounds[1]
+        total = math.fsum((values - center).tolist())
+        precision = self._precision(temper, values.size)
+        pull = (self.prior_mean - center) / self.prior_scale**2 + temper * total / self.scale**2
         generator = randomness.make_generator(request.random_state)
-        # Released on a grid: the low bits of a float would betray the mean under the noise.
-        drawn = randomness.release_gaussian(
-            generator, np.array([mean / precision]), 1.0 / math.sqrt(precision)
-        )
+        if request.replaces and request.delta > 0.0:
+            # Released on a grid: the low bits of a float would betray the mean under the noise.
+            drawn = randomness.release_gaussian(
+                generator, np.array([pull / precision]), 1.0 / math.sqrt(precision)
+            )
+        else:
+            uniforms = generator.random((1, 2 * ATTEMPTS))
+            exact = samplers.sample_log_concave(
+                pull, 0.0, 0.0, precision, -self._half, self._half, uniforms
+            )
+            drawn = snapped(exact, -self._half, self._half)
+        drawn = center + drawn
         released = {"draws": drawn, "temperature": 1.0 / temper}
         return PrivatePosterior(guarantee, released, partial(_first_draws, drawn), 1)
 
+    def _precision(self, temper: float, n: int) -> float:
+        return 1.0 / self.prior_scale**2 + temper * n / self.scale**2
 
-class NormalMeanVariance:
-    r"""Mean and variance of bounded data, uniform prior on mean and standard deviation.
+    def _pure_temper(self, request: Request) -> tuple[float, PrivacyEvent]:
+        """Temper the restricted posterior to a bounded range."""
+        width = ((self.bounds[1] - self.bounds[0]) / self.scale) ** 2
+        if not request.replaces:
+            width *= 0.5
+        temper = min(1.0, request.epsilon / width * (1.0 - 1e-12))
+        return temper, BoundedRange(request.epsilon)
 
-    The statistics are :math:`\sum t` and :math:`\sum(\kappa - t^2)` of the standardized data
-    :math:`t \in [-1, 1]`. L1 sensitivity (:math:`\kappa = 7/8`): 9/8 for ``zero_out``, 9/4 for
-    ``replace_one``; squared L2 (:math:`\kappa = 1`): 1 and 4. ``mechanism="ops"`` is not offered:
-    a normal density with free variance is unbounded.
-
-    Draws have two columns, mean and variance. Given latent moments they are those of the normal
-    model with its reference prior; the latent moments are drawn given their noise on a fine grid.
-
-    Parameters
-    ----------
-    bounds : (float, float)
-        Public bounds; data outside are clipped.
-    """
-
-    def __init__(self, bounds: tuple[float, float]) -> None:
-        self.bounds = _check_bounds(bounds)
-
-    def posterior(
-        self,
-        data: Any,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        *,
-        mechanism: str = "laplace",
-        adjacency: str = "replace_one",
-        posterior: str = "noise_aware",
-        random_state: Any = None,
-        ledger: Any = None,
-    ) -> PrivatePosterior:
-        """Release the posterior of mean and variance.
-
-        Parameters
-        ----------
-        data : array-like of float
-            One number a record, at least two; how many is public.
-        epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
-            See :meth:`BetaBernoulli.posterior`.
-        """
-        request = Request.check(
-            epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
-        )
-        if mechanism == "ops":
-            raise ValueError(
-                "mechanism='ops' is not available for NormalMeanVariance: the density has no "
-                "bound. Use mechanism='laplace' or 'gaussian'."
+    def _gaussian_temper(self, n: int, request: Request) -> tuple[float, PrivacyEvent]:
+        mu = allowed_mu(request, self.calibration)
+        if mu <= _SNAP_MU:
+            raise CalibrationError(
+                f"epsilon={request.epsilon!r} with delta={request.delta!r} is too small for "
+                "mechanism='ops': rounding the draw would cost more. Use mechanism='laplace'."
             )
-        values = _check_data(data, self.bounds)
-        if values.size < 2:
-            raise ValueError("data must have at least two records.")
-        l1, squared = (2.25, 4.0) if request.replaces else (1.125, 1.0)
-        scale, event = request.noise_scale(l1, squared, unit=models.GRID)
-        guarantee = request.reserve(event, request.words)
-        noisy, kappa = self._noisy_sums(values, request, scale)
-        released = {"sums": noisy, "n_total": values.size, "noise_scale": scale}
-        if math.isinf(request.epsilon):
-            exact = (float(values.mean()), float(values.var()))
-            draw = partial(_draw_normal, values.size, exact)
-        elif posterior == "naive":
-            draw = partial(_draw_normal, values.size, self._projected(noisy, values.size, kappa))
-        else:
-            draw = partial(self._draw_noisy, noisy, values.size, kappa, mechanism, scale)
-        return PrivatePosterior(guarantee, released, draw)
-
-    def _noisy_sums(
-        self, values: np.ndarray, request: Request, scale: float
-    ) -> tuple[np.ndarray, float]:
-        kappa = models.moment_offset(request.mechanism)
-        exact = _sums(values, self.bounds, int(kappa * models.GRID**2))
-        if scale == 0.0:
-            return exact / np.array([models.GRID, models.GRID**2]), kappa
-        generator = randomness.make_generator(request.random_state)
-        noisy = [
-            randomness.release_counts(
-                generator,
-                exact[i : i + 1],
-                scale * unit,
-                noise=request.mechanism,  # type: ignore[arg-type]
-            )[0]
-            / unit
-            for i, unit in enumerate((models.GRID, models.GRID**2))
-        ]
-        return np.array(noisy), kappa
-
-    def _projected(self, noisy: np.ndarray, n: int, kappa: float) -> tuple[float, float]:
-        """Noisy moments taken for true ones, moved to the nearest possible values."""
-        mean = min(max(noisy[0] / n, -1.0), 1.0)
-        variance = min(max(kappa - noisy[1] / n - mean**2, 1e-6), 1.0 - mean**2 + 1e-6)
-        return self._mean_in_units(mean), variance * self._half**2
-
-    @property
-    def _half(self) -> float:
-        return 0.5 * self.bounds[1] - 0.5 * self.bounds[0]
-
-    def _mean_in_units(self, mean: Any) -> Any:
-        return 0.5 * self.bounds[0] + 0.5 * self.bounds[1] + self._half * mean
-
-    def _draw_noisy(
-        self,
-        noisy: np.ndarray,
-        n: int,
-        kappa: float,
-        mechanism: str,
-        scale: float,
-        generator: np.random.Generator,
-        n_draws: int,
-    ) -> np.ndarray:
-        moments = samplers.sample_noisy_moments(
-            noisy[None, None],
-            np.full((n_draws, 1), n),
-            kappa,
-            samplers.noise_log_pmf([(mechanism, 64.0)]),
-            scale / 64.0,
-            generator.random((n_draws, 1, 1, 4)),
-        )[:, 0, 0]
-        mean = self._mean_in_units(moments[:, 0])
-        return _draw_normal(n, (mean, self._half**2 * moments[:, 1]), generator, n_draws)
-
-
-def _draw_normal(
-    n: int, moments: tuple[Any, Any], generator: np.random.Generator, n_draws: int
-) -> np.ndarray:
-    """Draw mean and variance of the normal model given the sample's."""
-    mean, variance = moments
-    drawn = 0.5 * n * variance / generator.standard_gamma(0.5 * (n - 1), n_draws)
-    center = mean + np.sqrt(drawn / n) * generator.standard_normal(n_draws)
-    return np.stack([center, drawn], axis=1)
+        certain = n if request.replaces else n - 1  # terms that both neighbors have
+        temper = self.temper(certain, mu - _SNAP_MU) * (1.0 - 1e-12)
+        slope = (self.bounds[1] - self.bounds[0]) / self.scale**2
+        cost = temper * slope / math.sqrt(self._precision(temper, certain))
+        return temper, GaussianDP(cost + _SNAP_MU)

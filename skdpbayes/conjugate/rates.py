@@ -6,16 +6,17 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import gammainc, gammaincinv, gammaln
+from scipy.special import gammaln
 
-from skdpbayes import randomness
+from skdpbayes import randomness, samplers
 from skdpbayes._validation import check_integer, check_real
-from skdpbayes.conjugate.counts import _first_draws, ops_eta
+from skdpbayes.conjugate.counts import ATTEMPTS, _first_draws, ops_eta
 from skdpbayes.conjugate.release import (
     PrivatePosterior,
     Request,
     draw_from_log_weights,
     log_noise_at,
+    snapped,
 )
 from skdpbayes.privacy.events import BoundedRange
 
@@ -130,7 +131,11 @@ class GammaPoisson:
         generator = randomness.make_generator(request.random_state)
         shape = self.shape + temper * counts.sum()
         rate = self.rate + temper * counts.size
-        drawn = _truncated_gamma(shape, rate, low, high, generator.random(1))
+        uniforms = generator.random((1, 2 * ATTEMPTS))
+        log_rate = samplers.sample_log_concave(
+            shape, 0.0, rate, 0.0, np.log(low), np.log(high), uniforms
+        )
+        drawn = snapped(np.exp(log_rate), low, high)
         released = {"draws": drawn, "temperature": 1.0 / temper}
         return PrivatePosterior(guarantee, released, partial(_first_draws, drawn), 1)
 
@@ -141,21 +146,6 @@ def _largest_range(max_count: int, low: float, high: float) -> float:
     ends = np.stack([x * np.log(low) - low, x * np.log(high) - high])
     peak = np.clip(x, low, high)
     return float((x * np.log(peak) - peak - ends.min(axis=0)).max())
-
-
-def _truncated_gamma(
-    shape: float, rate: float, low: float, high: float, uniforms: np.ndarray
-) -> np.ndarray:
-    """Invert the distribution function of a gamma law on [low, high]."""
-    below, above = gammainc(shape, rate * low), gammainc(shape, rate * high)
-    if above - below > 1e-10:
-        drawn = gammaincinv(shape, below + uniforms * (above - below)) / rate
-        return np.clip(drawn, low, high)
-    # All mass beyond an end: there the density falls exponentially, by its slope.
-    grid = np.linspace(low, high, 200_001)
-    log_density = (shape - 1.0) * np.log(grid) - rate * grid
-    cumulative = np.cumsum(np.exp(log_density - log_density.max()))
-    return grid[np.searchsorted(cumulative, uniforms * cumulative[-1])]
 
 
 def _draw_gamma(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -66,10 +65,8 @@ class PrivatePosterior:
                 f"n_samples={n_samples}: mechanism='ops' released {self._max_draws} draw(s), and "
                 "more would cost more privacy. Use mechanism='laplace' for unlimited draws."
             )
-        if isinstance(random_state, numbers.Integral):
-            # Another stream than the one of the same seed that made the noise.
-            random_state = np.random.SeedSequence(int(random_state), spawn_key=(1,))
-        return self._draw(randomness.make_generator(random_state), n_samples)
+        # Another stream than the one of the same seed that made the noise.
+        return self._draw(randomness.derived_generator(random_state, 1), n_samples)
 
     def mean(self, random_state: Any = None) -> np.ndarray:
         """Posterior mean by Monte Carlo (for ``"ops"`` the mean of the released draws).
@@ -205,6 +202,16 @@ class Request:
         """The noise in words."""
         name = "Laplace" if self.mechanism == "laplace" else "Gaussian"
         return f"exact discrete {name} noise on the sufficient statistics"
+
+
+def snapped(draws: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Round a draw from [low, high] to the public grid that its release is made on.
+
+    The low bits of a float would betray what it was computed from. The grid is a power of two,
+    2^-30 to 2^-31 of the range: far below a tempered posterior's deviation.
+    """
+    grid = math.ldexp(1.0, math.frexp(high - low)[1] - 31)
+    return np.clip(randomness.snap(np.clip(draws, low, high), grid), low, high)
 
 
 def log_noise_at(mechanism: str, scale: float, gaps: np.ndarray) -> np.ndarray:

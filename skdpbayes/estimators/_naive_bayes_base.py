@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from skdpbayes import randomness
 from skdpbayes._validation import check_integer, check_is_fitted, validate_data
@@ -22,7 +23,20 @@ if TYPE_CHECKING:
 
 __all__ = ["ReleasedNaiveBayes"]
 
-DISJOINT = "no record is in more than one of the merged releases"
+DISJOINT = (
+    "no record is in more than one of the merged releases, and which one does not depend on its "
+    "values"
+)
+
+
+def _can_be_updated(estimator: ReleasedNaiveBayes) -> bool:
+    """Tell whether batches can be added; raise with the reason if not."""
+    if estimator.mechanism == "ops":
+        raise AttributeError(
+            "mechanism='ops' releases a posterior draw, which cannot be updated by another batch. "
+            "Use mechanism='laplace' or 'gaussian'."
+        )
+    return True
 
 
 class ReleasedNaiveBayes(PrivateClassifier):
@@ -43,17 +57,14 @@ class ReleasedNaiveBayes(PrivateClassifier):
     _exact_moments: np.ndarray
     _largest_variance: float
 
-    def _derived_generator(self, random_state: Any, purpose: int) -> np.random.Generator:
-        """Make a generator whose bits are not those that made the noise of a fit.
-
-        An int seeds another stream for each purpose; other states go on where they are.
-        """
-        if isinstance(random_state, numbers.Integral):
-            random_state = np.random.SeedSequence(int(random_state), spawn_key=(purpose,))
-        return randomness.make_generator(random_state)
+    def _forget(self) -> None:
+        """Drop what an earlier fit left and this one may not replace: it has another price."""
+        for name in ("statistics_", "noise_", "_exact_moments", "_largest_variance"):
+            vars(self).pop(name, None)
 
     def _latent(self, generator: np.random.Generator, n_draws: int) -> Latent:
-        if not self._non_private and self.posterior == "noise_aware":
+        non_private = np.isinf(self.privacy_.epsilon)
+        if not non_private and self.posterior == "noise_aware":
             return posterior_tools.draw_latent(
                 self._layout,
                 self.statistics_,
@@ -64,7 +75,7 @@ class ReleasedNaiveBayes(PrivateClassifier):
                 n_draws,
             )
         latent = posterior_tools.naive_latent(self._layout, self.statistics_, self.noise_[0][0])
-        if self._non_private and self._layout.moment_columns:
+        if non_private and self._layout.moment_columns:
             latent = replace(latent, moments=self._exact_moments[None])
         return latent
 
@@ -72,7 +83,7 @@ class ReleasedNaiveBayes(PrivateClassifier):
         """Compute everything else from the noisy statistics."""
         latent = self._latent(generator, self.n_draws)
         added: Any = posterior_tools.smallest_variance(self._layout, self.var_smoothing)
-        if self._non_private and self._layout.moment_columns:
+        if np.isinf(self.privacy_.epsilon) and self._layout.moment_columns:
             added = self.var_smoothing * self._largest_variance  # as scikit-learn smooths
         tables = ScoreTables.from_latent(self._layout, latent, float(self.alpha), added)
         self._keep_tables(tables, latent.totals.mean(axis=0))
@@ -190,12 +201,12 @@ class ReleasedNaiveBayes(PrivateClassifier):
             ``variance`` (S, K, columns).
         """
         check_is_fitted(self)
-        if self.mechanism == "ops":
+        if not hasattr(self, "statistics_"):
             return self._only_draw(n_samples)
         if n_samples is None:
             n_samples = self.n_draws
         n_samples = check_integer("n_samples", n_samples, low=1)
-        generator = self._derived_generator(random_state, purpose=1)
+        generator = randomness.derived_generator(random_state, 1)
         latent = self._latent(generator, n_samples)
         if latent.totals.shape[0] != n_samples:  # known or taken as known: the same in every draw
             parts = (latent.totals, latent.cells, latent.tokens, latent.moments)
@@ -220,6 +231,9 @@ class ReleasedNaiveBayes(PrivateClassifier):
 
         Every record is in one release only, so the merged model costs a record no more than the
         release it is in (parallel composition): epsilon and delta are the largest of the parts.
+        That needs shards that were formed without looking at the records: where a region or a
+        label decides on the shard, a replaced record may leave one shard and enter another, which
+        costs both.
         The noises add up, and the noise-aware posterior knows the law of their sum.
 
         Parameters
@@ -245,14 +259,17 @@ class ReleasedNaiveBayes(PrivateClassifier):
         merged.noise_ = tuple(noise for part in parts for noise in part.noise_)
         merged.n_records_ = sum(part.n_records_ for part in parts)
         merged.privacy_ = _parallel(parts)
-        merged._learn(self._derived_generator(self.random_state, purpose=len(merged.noise_) + 1))
+        purpose = len(merged.noise_) + 1
+        merged._learn(randomness.derived_generator(self.random_state, purpose))
         return merged
 
+    @available_if(_can_be_updated)
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """Learn from another batch of records that no earlier batch contains.
 
         The batch is released under its own noise with the full ``epsilon`` and merged with what
-        was released before, see ``merge``. That holds for disjoint batches only, which
+        was released before, see ``merge``. Not available for ``mechanism="ops"``, whose draw
+        cannot be updated. The price holds for disjoint batches only, which
         ``privacy_.conditions`` states; the ledger cannot know and is charged for every batch.
 
         Parameters
@@ -270,11 +287,6 @@ class ReleasedNaiveBayes(PrivateClassifier):
         LaplaceNaiveBayes
             This estimator.
         """
-        if self.mechanism == "ops":
-            raise ValueError(
-                "mechanism='ops' releases a posterior draw, which cannot be updated by another "
-                "batch. Use mechanism='laplace' or 'gaussian'."
-            )
         batches = len(self.noise_) if hasattr(self, "noise_") else 0
         labels = self.classes if self.classes is not None else classes
         if batches:
@@ -283,11 +295,8 @@ class ReleasedNaiveBayes(PrivateClassifier):
         elif labels is None:
             raise ValueError("classes must be passed on the first call to partial_fit.")
         part = type(self)(**{**self.get_params(deep=False), "classes": labels})
-        if isinstance(self.random_state, numbers.Integral) and batches:
-            # The same seed would give every batch the same noise, which then cancels.
-            part.random_state = np.random.SeedSequence(
-                int(self.random_state), spawn_key=(0, batches)
-            )
+        if batches:  # the same seed would give every batch the same noise, which then cancels
+            part.random_state = randomness.derived_state(self.random_state, 0, batches)
         part.fit(X, y)
         fitted = self.merge(part) if batches else part
         for name, value in vars(fitted).items():
@@ -298,17 +307,18 @@ class ReleasedNaiveBayes(PrivateClassifier):
 
 def _check_mergeable(parts: tuple[ReleasedNaiveBayes, ...]) -> None:
     first = parts[0]
-    seeds = [part.random_state for part in parts if isinstance(part.random_state, numbers.Integral)]
-    if len(set(seeds)) < len(seeds):
+    seeds = [seed for part in parts if (seed := _seed_of(part.random_state)) is not None]
+    if len(set(seeds)) < len(seeds) or len({id(part) for part in parts}) < len(parts):
         raise ValueError(
-            f"random_state must differ between merged models; got {seeds}. Equal seeds give equal "
-            "noise, and the difference of two releases would show the data."
+            f"random_state must differ between merged models, and no model be there twice; got "
+            f"{[part.random_state for part in parts]}. Equal seeds give equal noise, and the "
+            "difference of two releases would show the data."
         )
     for part in parts:
         check_is_fitted(part)
-        if type(part) is not type(first) or part.mechanism == "ops":
+        if type(part) is not type(first) or not hasattr(part, "statistics_"):
             raise ValueError("merge needs fitted LaplaceNaiveBayes models with noisy statistics.")
-        if part._non_private and part._layout.moment_columns:
+        if np.isinf(part.privacy_.epsilon) and part._layout.moment_columns:
             raise ValueError(
                 "merge at epsilon=inf is not available for gaussian columns: only noisy sums are "
                 "kept in a form that can be added."
@@ -317,15 +327,28 @@ def _check_mergeable(parts: tuple[ReleasedNaiveBayes, ...]) -> None:
             np.array_equal(part.classes_, first.classes_)
             and part._layout == first._layout
             and {law for law, _ in part.noise_} == {law for law, _ in first.noise_}
-            and part.adjacency == first.adjacency
-            and part._non_private == first._non_private
+            # What a part was fitted with: its parameters may have been changed since.
+            and part.privacy_.adjacency == first.privacy_.adjacency
+            and np.isinf(part.privacy_.epsilon) == np.isinf(first.privacy_.epsilon)
         )
         if not same:
             raise ValueError(
-                "merge needs models with equal classes, distribution, categories, bounds, "
-                "max_total, adjacency and law of noise (mechanism); pass classes=[...] so that "
-                "every part knows all labels."
+                "merge needs models fitted with equal classes, distribution, categories, bounds, "
+                "max_total, adjacency and law of noise (mechanism), all private or none; pass "
+                "classes=[...] so that every part knows all labels."
             )
+
+
+def _seed_of(random_state: Any) -> tuple[Any, ...] | None:
+    """Return what decides on the noise if it can be told; None for states that move on."""
+    if isinstance(random_state, numbers.Integral):
+        return int(random_state), ()
+    if isinstance(random_state, np.random.SeedSequence):
+        entropy = random_state.entropy
+        return tuple(np.ravel(entropy).tolist()) if np.ndim(entropy) else entropy, (
+            random_state.spawn_key
+        )
+    return None
 
 
 def _parallel(parts: tuple[ReleasedNaiveBayes, ...]) -> Any:

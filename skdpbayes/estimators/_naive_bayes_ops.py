@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skdpbayes import samplers
+from skdpbayes import randomness, samplers
 from skdpbayes.estimators._naive_bayes_posterior import ScoreTables
 from skdpbayes.privacy.bounded_range import bounded_range_eta
 from skdpbayes.privacy.events import BoundedRange, NoPrivacy, PrivacyEvent
@@ -28,6 +28,8 @@ __all__ = ["DrawPlan", "draw_tables", "plan_draw"]
 
 # Sweeps of the pairwise sampler for tables of more than two values; fixed, so it reveals nothing.
 _SWEEPS = 50
+_ATTEMPTS_ALONE, _ATTEMPTS_IN_CHAIN = 16, 4  # of the rejection sampler, each kept 9 times of 10
+_GRID = 2.0**-32  # released probabilities are multiples of it: far below any posterior's deviation
 CONVERGED = "the samplers of tables with more than two values have converged"
 
 
@@ -95,6 +97,9 @@ def draw_tables(
 
 def _draw(parameter: np.ndarray, plan: DrawPlan, generator: np.random.Generator) -> np.ndarray:
     size = parameter.shape[1]
-    sweeps = 1 if size <= 2 else _SWEEPS
-    uniforms = generator.random((parameter.shape[0], sweeps, size, 2))
-    return samplers.sample_truncated_dirichlet(parameter, plan.share / size, uniforms)
+    sweeps, attempts = (1, _ATTEMPTS_ALONE) if size <= 2 else (_SWEEPS, _ATTEMPTS_IN_CHAIN)
+    uniforms = generator.random((parameter.shape[0], sweeps, size, 1 + 2 * attempts))
+    drawn = samplers.sample_truncated_dirichlet(parameter, plan.share / size, uniforms)
+    # The low bits of a float would betray the counts. Rounded sums keep the total at one.
+    sums = randomness.snap(np.minimum(np.cumsum(drawn[:, :-1], axis=1), 1.0), _GRID)
+    return np.diff(sums, axis=1, prepend=0.0, append=1.0)

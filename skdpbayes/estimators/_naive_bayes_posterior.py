@@ -164,7 +164,7 @@ class ScoreTables:
         return cls(
             _draw_last(np.log(totals / totals.sum(axis=1, keepdims=True))),
             _draw_last(np.concatenate(logs, axis=2)),
-            _draw_last(_log_smoothed(latent.tokens, alpha)),
+            _centered(_draw_last(_log_smoothed(latent.tokens, alpha))),
             _draw_last(latent.moments[..., 0]),
             _draw_last(variances),
         )
@@ -175,6 +175,19 @@ def _log_smoothed(counts: np.ndarray, alpha: float) -> np.ndarray:
         return np.empty(counts.shape)
     smoothed = counts + alpha
     return np.log(smoothed) - np.log(smoothed.sum(axis=2, keepdims=True))
+
+
+def _centered(logs: np.ndarray) -> np.ndarray:
+    r"""Shift the draws (last axis) so that their mean is the logarithm of the mean probability.
+
+    The predictive probability of a token is :math:`E[\theta_v]`. A single draw scores it by
+    :math:`\log\theta_v`, which is smaller on average the less is known of it (Jensen's inequality),
+    in each of a row's many tokens: where noise drowns the counts, rows would go to the class with
+    the fewest. The shift removes that and keeps the spread of the draws.
+    """
+    return (
+        logs - logs.mean(axis=-1, keepdims=True) + np.log(np.exp(logs).mean(axis=-1, keepdims=True))
+    )
 
 
 def _draw_last(values: np.ndarray) -> np.ndarray:

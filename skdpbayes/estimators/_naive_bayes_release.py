@@ -37,6 +37,11 @@ __all__ = [
     "wrong_category",
 ]
 
+# A discrete Gaussian this wide is a normal law to 1e-8 (Poisson summation: 2 exp(-2 pi^2 scale^2)),
+# so moves of equal length cost the same whichever statistics they are made of. Narrower noise on
+# whole counts has heavier steps than on the fine grid of the moments.
+_LEAST_SCALE = 1.0
+
 DISTRIBUTIONS = ("bernoulli", "categorical", "multinomial", "gaussian")
 
 
@@ -60,7 +65,8 @@ def build_layout(
                 "max_total must be given for multinomial columns: a public bound on the sum of a "
                 "row's counts. Longer rows are scaled down to it."
             )
-        total = 0 if max_total is None else check_integer("max_total", max_total, low=1)
+        # Doubles hold every whole number up to 2^53, which clipping relies on.
+        total = 0 if max_total is None else check_integer("max_total", max_total, low=1, high=2**50)
     else:
         total = 0
     return models.NaiveBayesLayout(
@@ -136,9 +142,10 @@ def _column_bounds(
 def _check_pair(pair: Any) -> tuple[float, float]:
     if np.shape(pair) != (2,):
         raise ValueError(f"bounds must be (low, high) pairs; got {pair!r}.")
-    low, high = (check_real("bounds", float(value), low=-1e300, high=1e300) for value in pair)
-    if not low < high:
-        raise ValueError(f"bounds must have low < high; got ({low!r}, {high!r}).")
+    low, high = (check_real("bounds", float(value), low=-1e150, high=1e150) for value in pair)
+    # A width whose square is not a number would make standardized values NaN.
+    if not high - low >= 1e-150:
+        raise ValueError(f"bounds must have low < high, 1e-150 apart; got ({low!r}, {high!r}).")
     return low, high
 
 
@@ -204,7 +211,7 @@ def _gaussian(layout: NaiveBayesLayout, epsilon: float, delta: float, adjacency:
         return _gaussian_event(layout, scale, adjacency)
 
     guess = np.sqrt(squared) * gaussian_noise_multiplier(epsilon, delta)
-    scale = smallest_noise(event_of, epsilon, delta, guess=float(guess))
+    scale = max(smallest_noise(event_of, epsilon, delta, guess=float(guess)), _LEAST_SCALE)
     return NoisePlan("gaussian", scale, event_of(scale))
 
 

@@ -238,6 +238,7 @@ class LaplaceNaiveBayes(ReleasedNaiveBayes):
         statistics = release_tools.exact_statistics(
             layout, X, codes, self.classes_.shape[0], self._threshold, plan.noise
         )
+        self._forget()
         self.privacy_ = guarantee
         self.n_records_ = X.shape[0]
         self._layout = layout

@@ -143,16 +143,22 @@ def _clip_sparse(data: np.ndarray, indptr: np.ndarray, max_total: int) -> None:
 
 @njit(cache=True)
 def _clip_row(row: np.ndarray, max_total: int) -> None:
-    total = np.int64(0)
+    # In floats: an integer sum of huge counts would wrap around and look small. Rounded sums of
+    # non-negative numbers still grow, and end at the same total, which is all that is needed.
+    largest = 0.0
     for j in range(row.shape[0]):
-        total += np.int64(row[j])
-    if total <= max_total:
+        largest = max(largest, float(row[j]))
+    unit = 1.0 if largest < 2.0**53 else largest
+    total = 0.0
+    for j in range(row.shape[0]):
+        total += float(row[j]) / unit
+    if unit == 1.0 and total <= max_total:
         return
-    cumulative = np.int64(0)
-    before = np.int64(0)
+    cumulative = 0.0
+    before = 0.0
     for j in range(row.shape[0]):
-        cumulative += np.int64(row[j])
-        now = cumulative * max_total // total
+        cumulative += float(row[j]) / unit
+        now = np.floor(cumulative / total * max_total)
         row[j] = now - before
         before = now
 

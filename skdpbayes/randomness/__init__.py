@@ -12,6 +12,8 @@ from skdpbayes._lazy import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
+        "derived_generator": "derived",
+        "derived_state": "derived",
         "discrete_gaussian": "discrete",
         "discrete_laplace": "discrete",
         "exact_scale": "discrete",

@@ -19,6 +19,7 @@ from skdpbayes.conjugate import (
 )
 from skdpbayes.exceptions import BudgetExceededError, CalibrationError
 from skdpbayes.privacy import gdp_mu
+from skdpbayes.randomness import release_grid
 
 RNG = np.random.default_rng(0)
 CASES = [
@@ -177,7 +178,112 @@ def test_normal_mean_draw_is_exactly_gaussian_private():
     older = NormalMean((0.0, 1.0), 0.3, prior_scale=0.5, calibration="minami2016")
     assert older.temper(n, mu) < rho
     released = model.posterior(np.full(n, 0.4), 1.0, 1e-5, mechanism="ops", random_state=0)
-    assert released.privacy_.event.mu == pytest.approx(mu, rel=1e-9)
+    assert released.privacy_.event.mu == pytest.approx(mu, rel=1e-6)
+    # Rounding the draw to its grid adds to the shift, and the claim covers it.
+    temper = 1.0 / released.released_["temperature"]
+    deviation = (1 / 0.25 + temper * n / 0.09) ** -0.5
+    shift = temper * 1.0 / 0.09 * deviation**2 + release_grid(deviation)
+    assert shift / deviation < released.privacy_.event.mu <= mu
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "delta"), [("replace_one", 0.0), ("zero_out", 0.0), ("zero_out", 1e-5)]
+)
+def test_normal_mean_draws_keep_their_claim_on_the_restricted_space(adjacency, delta):
+    """Worst neighbors: the others at one end or at both, the record at an end or gone."""
+    n, (low, high), scale = 31, (5.0, 6.0), 0.5
+    model = NormalMean((low, high), scale, prior_scale=2.0)
+    kwargs = {"mechanism": "ops", "adjacency": adjacency, "random_state": 0}
+    one = model.posterior(np.full(n, low), 1.0, delta, **kwargs)
+    assert low <= one.sample(1)[0] <= high
+    mean = np.linspace(low, high, 20_001)
+
+    def density(data, rho):
+        log = -0.5 * ((mean - 5.5) / 2.0) ** 2
+        for x in data:
+            log = log - 0.5 * rho * ((x - mean) / scale) ** 2
+        weight = np.exp(log - log.max())
+        return weight / weight.sum()
+
+    def worst(rho):
+        largest = 0.0
+        for others in ([low] * (n - 1), [low, high] * (n // 2)):
+            neighbors = [[*others, low], [*others, high]]
+            if adjacency == "zero_out":
+                neighbors.append(others)
+            laws = [density(data, rho) for data in neighbors]
+            pairs = [(0, 1)] if adjacency == "replace_one" else [(0, 2), (1, 2)]
+            for i, j in pairs:
+                for p, q in ((laws[i], laws[j]), (laws[j], laws[i])):
+                    largest = max(largest, np.maximum(p - math.e * q, 0.0).sum())
+        return largest
+
+    rho = 1.0 / one.released_["temperature"]
+    assert worst(rho) <= delta + 1e-12
+    assert worst(3.0 * rho) > delta + 1e-12  # three times the likelihood breaks the claim
+
+
+def test_range_of_mean_and_variance_holds_and_is_tight():
+    model = NormalMeanVariance((2.0, 8.0), min_deviation=0.3)
+    mean, deviation = np.meshgrid(np.linspace(-1, 1, 101), np.linspace(0.3, 1, 51))
+    replaced, zeroed = _log_ratio_range(
+        lambda t, m: -np.log(m[1]) - (t - m[0]) ** 2 / (2 * m[1] ** 2),
+        np.stack([mean.ravel(), deviation.ravel()]),
+        np.linspace(-1, 1, 21),
+    )
+    assert replaced == pytest.approx(model.ops_range("replace_one"))
+    assert zeroed == pytest.approx(model.ops_range("zero_out"))
+    wide = NormalMeanVariance((2.0, 8.0), min_deviation=0.95)  # its bottom is at deviation 1
+    assert wide.ops_range("zero_out") == pytest.approx(
+        -math.log(0.95) + 2 / 0.95**2 + math.log(0.95)
+    )
+
+
+def test_draw_of_mean_and_variance_finds_them_and_is_private():
+    data = np.random.default_rng(3).normal(5.0, 1.5, size=20_000)
+    model = NormalMeanVariance((0.0, 10.0), min_deviation=0.2)
+    draws = np.array(
+        [
+            model.posterior(data, 1.0, mechanism="ops", random_state=s).sample(1)[0]
+            for s in range(20)
+        ]
+    )
+    np.testing.assert_allclose(draws.mean(axis=0), [5.0, 2.25], rtol=0.1)
+    one = model.posterior(data, 1.0, mechanism="ops", random_state=0)
+    assert one.released_["temperature"] == pytest.approx(100.0)
+    assert one.privacy_.event.delta_at(1.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "grid", "delta"),
+    [
+        (BetaBernoulli(), [0, 1, 1], 2.0**-31, 0.0),
+        (DirichletCategorical(4), [0, 1, 3], 2.0**-30, 0.0),
+        (GammaPoisson(8), [0, 1, 7], 2.0**-28, 0.0),
+        (LogitNormalBernoulli(), [0, 1, 1], 2.0**-30, 1e-5),
+        (NormalMean((0, 1), 0.3), [0.1, 0.2], 2.0**-30, 0.0),
+    ],
+    ids=lambda v: type(v).__name__,
+)
+def test_draws_lie_on_a_public_grid(model, data, grid, delta):
+    """Unsnapped floats have low bits that depend on the data."""
+    for seed in range(5):
+        kwargs = {"delta": delta, "mechanism": "ops", "random_state": seed}
+        draw = model.posterior(data, 1.0, **kwargs).sample(1)
+        # The ends of the range, where a draw may be clipped to, need not be on the grid.
+        np.testing.assert_array_equal(draw / grid, np.rint(draw / grid))
+
+
+def test_tail_of_the_rate_has_the_same_support_as_its_bulk():
+    """All zeros push the mass beyond the lower bound; the draw is no different in kind."""
+    model = GammaPoisson(10, rate_bounds=(5.0, 10.0))
+    draws = [
+        model.posterior(np.zeros(100_000), 50.0, mechanism="ops", random_state=s).sample(1)[0]
+        for s in range(40)
+    ]
+    temper = 50.0 / (10 * math.log(2.0))
+    rate = min(temper, 1.0) * 100_000
+    assert stats.kstest((np.array(draws) - 5.0) * rate, "expon").pvalue > 1e-4
 
 
 def test_logit_normal_gdp_beats_the_older_bound():

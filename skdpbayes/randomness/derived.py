@@ -1,0 +1,67 @@
+"""Streams for other purposes than the noise of a release."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from skdpbayes.randomness.generator import make_generator
+
+__all__ = ["derived_generator", "derived_state"]
+
+
+def derived_state(random_state: Any, *purpose: int) -> Any:
+    """Return a `random_state` whose bits are not those that `random_state` itself gives.
+
+    Seeds would otherwise repeat: the posterior draws of a model, or the noise of its next batch,
+    would be made from the bits that already made its noise, and whoever sees both could subtract
+    the noise.
+
+    Parameters
+    ----------
+    random_state : object
+        Anything that :func:`make_generator` accepts.
+    *purpose : int
+        Another stream for each; at least one number.
+
+    Returns
+    -------
+    object
+        A child ``SeedSequence`` for ints and seed sequences; anything else as it is, since it is
+        secure or goes on where it stands.
+
+    Examples
+    --------
+    >>> from skdpbayes.randomness import derived_state
+    >>> derived_state(7, 1).spawn_key
+    (1,)
+    """
+    if isinstance(random_state, Integral) and not isinstance(random_state, (bool, np.bool_)):
+        return np.random.SeedSequence(int(random_state), spawn_key=purpose)
+    if isinstance(random_state, np.random.SeedSequence):
+        # Children that the caller spawns have short keys: a long prefix keeps ours apart.
+        return np.random.SeedSequence(
+            random_state.entropy,
+            spawn_key=(*random_state.spawn_key, 2**32 - 1, *purpose),
+            pool_size=random_state.pool_size,
+        )
+    return random_state
+
+
+def derived_generator(random_state: Any, *purpose: int) -> np.random.Generator:
+    """Return ``make_generator(derived_state(random_state, *purpose))``.
+
+    Parameters
+    ----------
+    random_state : object
+        Anything that :func:`make_generator` accepts.
+    *purpose : int
+        Another stream for each; at least one number.
+
+    Returns
+    -------
+    numpy.random.Generator
+    """
+    return make_generator(derived_state(random_state, *purpose))
