@@ -19,13 +19,10 @@ class Potential(Protocol):
     shape: tuple[int, ...]
     precision: float
 
-    def clipped_sum(
+    def gradients(
         self, position: np.ndarray, rows: np.ndarray | None, clip_norm: float
-    ) -> np.ndarray:
-        """Sum of the gradients of the batch's losses, each clipped."""
-
-    def prior_gradient(self, position: np.ndarray) -> np.ndarray:
-        """Gradient of the negative log prior."""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Sum of the batch's gradients, each clipped, and gradient of the negative log prior."""
 
 
 @dataclass
@@ -54,25 +51,31 @@ class LinearPotential:
         )
         self.lengths = self.coordinates.lengths(self.X)
 
-    def clipped_sum(
+    def gradients(
         self, position: np.ndarray, rows: np.ndarray | None, clip_norm: float
-    ) -> np.ndarray:
-        """Sum of clipped gradients with respect to the coefficients of z."""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Gradients with respect to the coefficients of z."""
         theta, shift = self.coordinates.coefficients(position)
-        gradient, residuals = models.clipped_linear_gradient(
+        data, residuals = models.clipped_linear_gradient(
             theta, shift, self.X, self.codes, self.lengths, clip_norm, rows
         )
-        gradient -= np.outer(residuals, self.coordinates.center)
-        gradient = self.coordinates.apply(gradient)
-        if not self.coordinates.constant:
-            return gradient
-        return np.column_stack([gradient, self.coordinates.constant * residuals])
+        # the prior's potential is (|w|^2 + (b / s)^2) / (2 C)
+        pull = shift / (self.C * self.intercept_scaling**2)
+        return self._mapped(data, residuals), self._mapped(theta / self.C, pull)
 
-    def prior_gradient(self, position: np.ndarray) -> np.ndarray:
-        """Gradient of (|w|^2 + (b / s)^2) / (2 C) with respect to the coefficients of z."""
-        theta, intercept = self.coordinates.coefficients(position)
-        if not self.coordinates.constant:
-            return self.coordinates.apply(theta / self.C)
-        pull = intercept / (self.C * self.intercept_scaling**2)
-        gradient = theta / self.C - np.outer(pull, self.coordinates.center)
-        return np.column_stack([self.coordinates.apply(gradient), self.coordinates.constant * pull])
+    def prior_precision(self) -> np.ndarray:
+        """Hessian of the prior's potential for one output."""
+        theta, shift = self.coordinates.coefficients(np.eye(self.shape[1]))
+        return self._mapped(theta / self.C, shift / (self.C * self.intercept_scaling**2))
+
+    def _mapped(self, by_weights: np.ndarray, by_intercept: np.ndarray) -> np.ndarray:
+        """Derivatives by the coefficients of z from those by weights and intercept."""
+        coordinates = self.coordinates
+        n_columns = by_weights.shape[1]
+        out = np.empty((by_weights.shape[0], self.shape[1]))
+        if coordinates.centered:
+            by_weights = by_weights - by_intercept[:, None] * coordinates.center
+        out[:, :n_columns] = coordinates.apply(by_weights)
+        if coordinates.constant:
+            out[:, n_columns] = coordinates.constant * by_intercept
+        return out

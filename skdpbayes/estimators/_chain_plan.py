@@ -47,16 +47,12 @@ class ChainPlan:
     noise_multiplier: float
     setup: tuple[PrivacyEvent, ...] = ()
     langevin: np.ndarray | None = field(default=None, compare=False)
+    private: bool = True
 
     @property
     def sampling_rate(self) -> float:
         """Probability of a record to be in a batch."""
         return self.batch_size / self.n_samples
-
-    @property
-    def private(self) -> bool:
-        """Whether privacy asks for anything."""
-        return math.isfinite(self.clip_norm)
 
     def noise_multipliers(self) -> np.ndarray:
         """Noise multiplier of every step, as accounted."""
@@ -140,7 +136,15 @@ def plan_chain(
     """
     if math.isinf(epsilon):
         return ChainPlan(
-            n_samples, batch_size, n_steps, subsampling, adjacency, math.inf, 0.0, (), langevin
+            n_samples,
+            batch_size,
+            n_steps,
+            subsampling,
+            adjacency,
+            clip_norm,
+            0.0,
+            langevin=langevin,
+            private=False,
         )
     if delta == 0.0:
         raise CalibrationError(

@@ -17,7 +17,7 @@ __all__ = ["constant_feature", "curvature", "default_batch_size", "default_steps
 
 # Relaxation times after which more steps fit noise rather than signal, and the constant c above;
 # both from census data, where twice or half of either moves accuracy by about 0.1 points.
-LONGEST = 30.0
+LONGEST = 40.0
 SNR_WEIGHT = 0.25
 # A chain without privacy noise steps by this fraction of the inverse of the largest curvature.
 SAMPLING_STEP = 0.2
@@ -33,13 +33,21 @@ def curvature(n_outputs: int, n_classes: int) -> tuple[float, float]:
     return (n_classes - 1.0) / n_classes**2, 0.5
 
 
-def default_steps(non_private: bool) -> int:
-    """Steps of a linear chain: with full batches noise per step grows as their square root."""
+def default_steps(non_private: bool, network: bool) -> int:
+    """Number of steps; the noise of a step grows as its square root, so that averages do not."""
+    if network:
+        return 400
     return 1000 if non_private else 100
 
 
-def default_batch_size(n_samples: int) -> int:
-    """All records while a pass is cheap: a batch of everything has the least noise per record."""
+def default_batch_size(n_samples: int, network: bool) -> int:
+    """All records while a pass is cheap: a batch of everything has the least noise per record.
+
+    A network takes a twelfth, where the noise of a sampled batch is already large enough for the
+    amplification by sampling to be complete.
+    """
+    if network:
+        return min(n_samples, max(256, n_samples // 12))
     return min(n_samples, 1 << 17)
 
 

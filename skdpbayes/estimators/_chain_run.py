@@ -32,9 +32,14 @@ class Dynamics:
     """SGFS: Fisher information of one record, (p, p)."""
     prior_precision: np.ndarray | None = None
     """SGFS: prior precision, (p, p)."""
+    temperature: float = 1.0
+    """Of the posterior that the chain is to sample."""
 
     def langevin(self) -> np.ndarray:
-        """Noise that a sample at temperature 1 needs on the gradient, standard deviations."""
+        """Noise that a sample of the posterior needs on the gradient, standard deviations."""
+        return np.sqrt(self.temperature) * self._unit_langevin()
+
+    def _unit_langevin(self) -> np.ndarray:
         if self.sampler == "sgld":
             return np.sqrt(2.0 / self.steps)
         if self.sampler == "sgfs":
@@ -48,7 +53,7 @@ class Dynamics:
         """
         if self.sampler in ("sgnht", "sgfs"):
             return np.ones_like(noise)
-        return np.square(noise / self.langevin())
+        return np.square(noise / self._unit_langevin())
 
 
 class ChainResult(NamedTuple):
@@ -165,12 +170,13 @@ def run_chain(
     position = start
     steps = zip(plan.batches(for_batches), _noise_rows(for_noise, plan.n_steps, size), strict=True)
     for t, (rows, noise) in enumerate(progress(steps, total=plan.n_steps, label="steps")):
-        exact = potential.clipped_sum(position, rows, plan.clip_norm)
+        released, prior = potential.gradients(position, rows, plan.clip_norm)
         grid = scales[t] * 2.0**-NOISE_BITS
-        released = np.rint(exact / grid)
+        released /= grid
+        np.rint(released, out=released)
         released += noise.reshape(potential.shape)
         released *= grid / rate
-        released += potential.prior_gradient(position)
+        released += prior
         position = stepper.step(t, released)
         if t >= first:
             total += position

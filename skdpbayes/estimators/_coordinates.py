@@ -15,7 +15,7 @@ bounds the covariance alone.)
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,10 @@ class Coordinates:
     """The constant feature (0: no intercept)."""
     dimension: float
     """Number of directions that share the length of a row: 1 / largest eigenvalue."""
+    centered: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "centered", bool(np.any(self.center)))
 
     def with_constant(self, constant: float) -> Coordinates:
         """Return the same map with another constant feature."""
@@ -66,7 +70,7 @@ class Coordinates:
         """Coefficients of x and intercepts of (..., K, d [+ 1]) coefficients of z."""
         d = self.center.shape[0]
         coef = self.apply(psi[..., :d])
-        intercept = -(coef @ self.center)
+        intercept = -(coef @ self.center) if self.centered else np.zeros(coef.shape[:-1])
         if self.constant:
             intercept = intercept + self.constant * psi[..., d]
         return coef, intercept

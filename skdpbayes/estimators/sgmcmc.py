@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from skdpbayes.estimators._sgmcmc_base import PrivateChainClassifier
@@ -20,7 +21,8 @@ class DPSGLDClassifier(PrivateChainClassifier):
         p(\theta \mid X, y) \propto \exp\Big(-\sum_i \ell(\theta; x_i, y_i)
         - \frac{\|\theta\|^2}{2C}\Big)
 
-    of logistic (two classes) or softmax regression. Every step adds noise to a sum of gradients
+    of logistic (two classes) or softmax regression, or of a multilayer perceptron whose weights and
+    biases have N(0, ``prior_scale``:sup:`2`) priors. Every step adds noise to a sum of gradients
     that are clipped, record by record, to ``clip_norm``:
 
     .. math::
@@ -43,7 +45,8 @@ class DPSGLDClassifier(PrivateChainClassifier):
     accounted for, an empty batch is a noise-only step, and the sum is divided by the expected size.
     Arithmetic: sums are rounded to a grid of :math:`2^{-28}` noise standard deviations, exact
     discrete Gaussian noise is added on the grid, and the rounding of the sums is in the
-    sensitivity. ``release="last"`` releases the last state of a full-batch chain alone under
+    sensitivity; networks sum in single precision, whose rounding is not, and the claim names that
+    as its condition. ``release="last"`` releases the last state of a full-batch chain alone under
     the bound of [5]_. With an int ``random_state`` the guarantee needs the seed to stay secret.
     Every refit is a new release, and cross-validation pays once per fold.
 
@@ -51,7 +54,8 @@ class DPSGLDClassifier(PrivateChainClassifier):
     ----------
     epsilon : float, default=1.0
         Privacy budget, > 0; smaller is more private. ``np.inf`` samples the posterior without
-        clipping and without private noise.
+        private noise and, unless ``clip_norm`` is given, without clipping (a network is clipped
+        all the same, to keep its steps stable).
     delta : float, default=1e-5
         In (0, 1). Probability mass on which epsilon may fail.
     adjacency : {"replace_one", "zero_out"}, default="replace_one"
@@ -61,6 +65,14 @@ class DPSGLDClassifier(PrivateChainClassifier):
     C : float, default=100.0
         Variance of the normal prior of a coefficient: scikit-learn's inverse strength of the
         penalty.
+    hidden_layer_sizes : sequence of int, default=()
+        Sizes of the hidden layers of a multilayer perceptron; none for a linear classifier. A
+        network has no preconditioner and makes sparse rows dense.
+    activation : {"tanh", "relu"}, default="tanh"
+        Of the hidden layers.
+    prior_scale : float, default=1.0
+        Standard deviation of the prior of a network's weights and biases, on rows scaled to
+        length 20. (``C`` is that of a linear classifier.)
     classes : array-like or None, default=None
         The public label set; None takes it from y, which treats the labels that occur as public.
     fit_intercept : bool, default=True
@@ -73,12 +85,13 @@ class DPSGLDClassifier(PrivateChainClassifier):
         1 and move less where privacy asks for much noise.
     clip_norm : float or "auto", default="auto"
         Bound on the norm of one record's gradient in the coordinates of the chain, where rows have
-        length about 1; "auto" is 1. Smaller means less noise and more bias.
+        length about 1; "auto" is 1 (none for ``epsilon=np.inf``), and 0.3 for networks. Smaller
+        means less noise and more bias.
     batch_size : int or "auto", default="auto"
         Expected size of a batch. "auto" takes all records up to 131,072: large batches have the
-        least noise per record.
+        least noise per record. For networks it takes a twelfth of the records.
     n_steps : int or "auto", default="auto"
-        Number of steps; "auto" is 100 (1000 for ``epsilon=np.inf``).
+        Number of steps; "auto" is 100 (1000 for ``epsilon=np.inf``), and 400 for networks.
     step_size : float or "auto", default="auto"
         The step h on the sum of losses, in the coordinates of the chain. "auto" follows from n,
         the noise and the released coordinates.
@@ -86,6 +99,10 @@ class DPSGLDClassifier(PrivateChainClassifier):
         Step t is ``step_size`` times 1, :math:`t^{-1/3}` or :math:`(b + t)^{-g}`.
     friction : float or "auto", default="auto"
         Friction of "sghmc" and diffusion of "sgnht"; "auto" is 0.1 / step.
+    temperature : float or "auto", default="auto"
+        Lowest temperature that the chain is to sample at; private noise may raise it to
+        ``temperature_``. "auto" is 1, the posterior itself, and 0.01 for networks (with "sgld" and
+        "sghmc"), which predict better when their posteriors are cold.
     subsampling : {"poisson", "fixed"}, default="poisson"
         Every record independently with the same probability, or batches of fixed size.
     accountant : {"pld", "rdp", "wang2015"}, default="pld"
@@ -103,8 +120,8 @@ class DPSGLDClassifier(PrivateChainClassifier):
         What is released; "last" needs full batches and ``sampler="sgld"``.
     burn_in : float, default=0.5
         Fraction of the chain that ``coef_`` and the draws leave out, in [0, 1).
-    n_draws : int, default=50
-        Number of draws of the chain that are kept.
+    n_draws : int or "auto", default="auto"
+        Number of draws of the chain that are kept; "auto" is 50, and 10 for networks.
     warm_start : bool, default=False
         Refused: a chain that continues would be a release beyond the one that was paid for.
     random_state : int, Generator, RandomState, SeedSequence or None, default=None
@@ -120,6 +137,9 @@ class DPSGLDClassifier(PrivateChainClassifier):
         Released: average of the tail of the chain.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         Released with it.
+    coefs_, intercepts_ : list of ndarray
+        Released: the average of the tail for a network, an array per layer, in place of ``coef_``
+        and ``intercept_``.
     classes_ : ndarray of shape (n_classes,)
         Public: the label set.
     temperature_ : float
@@ -171,6 +191,9 @@ class DPSGLDClassifier(PrivateChainClassifier):
         adjacency: Adjacency = "replace_one",
         data_norm: float = 1.0,
         C: float = 100.0,
+        hidden_layer_sizes: Sequence[int] = (),
+        activation: str = "tanh",
+        prior_scale: float = 1.0,
         classes: Any = None,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
@@ -181,6 +204,7 @@ class DPSGLDClassifier(PrivateChainClassifier):
         step_size: float | str = "auto",
         schedule: Any = "constant",
         friction: float | str = "auto",
+        temperature: float | str = "auto",
         subsampling: str = "poisson",
         accountant: str = "pld",
         preconditioner: Any = "auto",
@@ -188,7 +212,7 @@ class DPSGLDClassifier(PrivateChainClassifier):
         init: str = "public",
         release: str = "chain",
         burn_in: float = 0.5,
-        n_draws: int = 50,
+        n_draws: int | str = "auto",
         warm_start: bool = False,
         random_state: Any = None,
         ledger: Any = None,
@@ -199,6 +223,9 @@ class DPSGLDClassifier(PrivateChainClassifier):
         self.adjacency = adjacency
         self.data_norm = data_norm
         self.C = C
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.prior_scale = prior_scale
         self.classes = classes
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
@@ -209,6 +236,7 @@ class DPSGLDClassifier(PrivateChainClassifier):
         self.step_size = step_size
         self.schedule = schedule
         self.friction = friction
+        self.temperature = temperature
         self.subsampling = subsampling
         self.accountant = accountant
         self.preconditioner = preconditioner

@@ -7,6 +7,11 @@ from skdpbayes._lazy import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
+        "clipped_network_gradient": "mlp",
+        "network_layers": "mlp",
+        "network_logits": "mlp",
+        "network_size": "mlp",
+        "squared_row_lengths": "mlp",
         "clipped_linear_gradient": "minibatch",
         "quadratic_row_lengths": "minibatch",
         "second_moments": "minibatch",

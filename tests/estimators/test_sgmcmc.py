@@ -1,0 +1,214 @@
+"""DPSGLDClassifier: posteriors without noise, every option, clear errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
+
+from skdpbayes import DPSGLDClassifier, PrivacyLedger
+from skdpbayes.datasets import make_census
+from skdpbayes.exceptions import CalibrationError
+from tests.contract import chain_around_the_mode, linear_data
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
+
+
+def blobs(n=600, n_classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, n)
+    centers = 0.6 * np.column_stack(
+        [np.cos(2.1 * np.arange(n_classes)), np.sin(2.1 * np.arange(n_classes))]
+    )
+    return centers[y] + 0.2 * rng.normal(size=(n, 2)), y
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"sampler": "sghmc", "n_steps": 3000},
+        {"sampler": "sgnht", "n_steps": 3000},
+        {"sampler": "sgfs"},
+        {"sampler": "sgld", "preconditioner": np.eye(3) / 9},
+        {"sampler": "sgld", "preconditioner": None, "n_steps": 4000},
+        {"sampler": "sgld", "intercept_scaling": 2.0},
+    ],
+    ids=lambda params: f"{params['sampler']}-{len(params)}",
+)
+def test_every_sampler_finds_the_posterior_without_noise(params):
+    X, y = linear_data()
+    model = DPSGLDClassifier(epsilon=np.inf, random_state=0, **params).fit(X, y)
+    if "intercept_scaling" not in params:
+        chain_around_the_mode(model, X, y)
+        return
+    rows = np.column_stack([X, np.full(len(X), 2.0)]) * np.where(y == "yes", 1.0, -1.0)[:, None]
+    best = minimize(lambda t: np.logaddexp(0, -rows @ t).sum() + t @ t / 200.0, np.zeros(4)).x
+    np.testing.assert_allclose(model.coef_[0], best[:3], atol=0.5)
+    np.testing.assert_allclose(model.intercept_, 2.0 * best[3:], atol=0.2)
+
+
+def test_average_is_close_to_the_plain_model_and_better_than_a_draw():
+    X, y = make_census(8000, encoding="raw", return_X_y=True, random_state=0)
+    plain = LogisticRegression(C=10.0, max_iter=1000).fit(X[:6000], y[:6000])
+    target = plain.score(X[6000:], y[6000:])
+    scores = [
+        DPSGLDClassifier(epsilon=3.0, adjacency="zero_out", random_state=seed)
+        .fit(X[:6000], y[:6000])
+        .score(X[6000:], y[6000:])
+        for seed in range(3)
+    ]
+    assert np.mean(scores) > target - 0.03
+
+
+def test_three_classes_and_sparse_rows():
+    X, y = blobs()
+    dense = DPSGLDClassifier(epsilon=5.0, n_steps=40, random_state=3).fit(X, y)
+    assert dense.score(X, y) > 0.9
+    assert dense.coef_.shape == (3, 2)
+    compressed = DPSGLDClassifier(epsilon=5.0, n_steps=40, random_state=3).fit(
+        sparse.csr_matrix(X), y
+    )
+    np.testing.assert_allclose(compressed.coef_, dense.coef_, rtol=1e-6)
+    batches = {"batch_size": 100, "subsampling": "fixed", "n_steps": 60}
+    sampled = [
+        DPSGLDClassifier(epsilon=5.0, random_state=3, **batches).fit(rows, y)
+        for rows in (X, sparse.csr_matrix(X))
+    ]
+    np.testing.assert_allclose(sampled[0].coef_, sampled[1].coef_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("sampler", ["sgld", "sghmc", "sgnht", "sgfs"])
+@pytest.mark.parametrize("batch_size", ["auto", 120])
+def test_every_sampler_runs_within_its_budget(sampler, batch_size, tmp_path):
+    X, y = blobs(n_classes=2)
+    ledger = PrivacyLedger(tmp_path / "b.sqlite", epsilon=2.0, delta=1e-4, adjacency="zero_out")
+    model = DPSGLDClassifier(
+        epsilon=2.0,
+        delta=1e-4,
+        adjacency="zero_out",
+        sampler=sampler,
+        batch_size=batch_size,
+        n_steps=50,
+        ledger=ledger,
+        random_state=0,
+    ).fit(X, y)
+    assert model.privacy_.epsilon_at(1e-4) <= 2.0 + 1e-9
+    assert ledger.remaining_epsilon() < 0.01
+    assert model.temperature_ >= 1.0
+    assert (model.temperature_ == 1.0) == (sampler in ("sgnht", "sgfs"))
+    assert model.score(X, y) > 0.5
+
+
+def test_schedules():
+    X, y = blobs(n_classes=2)
+    for schedule in ("cube_root", (10.0, 0.5)):
+        model = DPSGLDClassifier(epsilon=5.0, schedule=schedule, random_state=0).fit(X, y)
+        assert model.score(X, y) > 0.9
+
+
+def test_given_small_steps_are_private_for_free():
+    X, y = blobs(n_classes=2)
+    model = DPSGLDClassifier(
+        epsilon=2.0, preconditioner=None, step_size=1e-5, n_steps=20, random_state=0
+    ).fit(X, y)
+    assert model.noise_multiplier_ == 0.0
+    assert model.temperature_ == pytest.approx(1.0, rel=1e-4)
+    assert model.privacy_.epsilon_at(1e-5) < 2.0
+
+
+def test_hybrid_starts_at_a_posterior_sample_and_composes():
+    X, y = make_census(3000, encoding="raw", return_X_y=True, random_state=0)
+    model = DPSGLDClassifier(epsilon=2.0, init="ops", random_state=0, preconditioner=None).fit(X, y)
+    plain = DPSGLDClassifier(epsilon=2.0, random_state=0, preconditioner=None).fit(X, y)
+    assert model.noise_multiplier_ > 1.05 * plain.noise_multiplier_
+    assert model.privacy_.epsilon_at(1e-5) <= 2.0
+    short = DPSGLDClassifier(
+        epsilon=2.0, init="ops", n_steps=1, step_size=1e-12, random_state=0, preconditioner=None
+    ).fit(X, y)
+    assert np.linalg.norm(short.coef_) > 0.05  # where the posterior sample was
+
+
+def test_last_state_alone():
+    X, y = blobs(n_classes=2, n=2000)
+    model = DPSGLDClassifier(epsilon=2.0, release="last", C=1.0, random_state=0).fit(X, y)
+    assert model.sample_posterior()["coef"].shape[0] == 1
+    assert model.score(X, y) > 0.8
+    assert model.privacy_.epsilon_at(1e-5) <= 2.0
+    with pytest.raises(ValueError, match="full batches"):
+        DPSGLDClassifier(release="last", batch_size=10).fit(X, y)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_network_learns_what_a_line_cannot(activation):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-0.7, 0.7, (4000, 2))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    params = {"hidden_layer_sizes": (16,), "activation": activation, "random_state": 0}
+    free = DPSGLDClassifier(epsilon=np.inf, **params).fit(X, y)
+    assert free.score(X, y) > 0.8
+    private = DPSGLDClassifier(epsilon=3.0, adjacency="zero_out", **params).fit(X, y)
+    assert private.score(X, y) > 0.75
+    assert private.privacy_.epsilon_at(1e-5) <= 3.0
+    assert "single-precision" in private.privacy_.conditions[0]
+    draws = private.sample_posterior(4)
+    assert draws["coef_0"].shape == (4, 2, 16)
+    assert draws["intercept_1"].shape == (4, 1)
+    assert private.coefs_[1].shape == (16, 1)
+    assert DPSGLDClassifier(epsilon=3.0, **params).fit(X, y).predict_proba(X).shape == (4000, 2)
+
+
+def test_network_with_three_classes_and_momentum():
+    X, y = blobs(n=3000)
+    model = DPSGLDClassifier(
+        epsilon=3.0, hidden_layer_sizes=(8, 8), sampler="sghmc", random_state=0, n_steps=100
+    ).fit(sparse.csr_matrix(X), y)
+    assert model.score(sparse.csr_matrix(X), y) > 0.8
+
+
+def test_more_draws_than_kept_is_an_error():
+    X, y = linear_data()
+    model = DPSGLDClassifier(n_draws=5, random_state=0).fit(X, y)
+    assert model.sample_posterior(3, random_state=0)["coef"].shape == (3, 1, 3)
+    with pytest.raises(ValueError, match="n_draws=6"):
+        model.sample_posterior(6)
+
+
+def test_memory_does_not_grow_with_the_steps():
+    X, y = linear_data()
+    few, many = (
+        DPSGLDClassifier(n_steps=n, n_draws=10, random_state=0).fit(X, y) for n in (20, 2000)
+    )
+    assert few._coef_draws.nbytes == many._coef_draws.nbytes
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"warm_start": True}, "new release"),
+        ({"delta": 0.0}, "delta"),
+        ({"sampler": "mala"}, "sampler"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": 401}, "batch_size"),
+        ({"n_steps": 0}, "n_steps"),
+        ({"clip_norm": -1.0}, "clip_norm"),
+        ({"schedule": "linear"}, "schedule"),
+        ({"schedule": (-1.0, 0.5)}, "schedule"),
+        ({"preconditioner": np.eye(2)}, "preconditioner"),
+        ({"preconditioner": "fisher"}, "preconditioner"),
+        ({"preconditioner_share": 1.0}, "preconditioner_share"),
+        ({"accountant": "moments"}, "accountant"),
+        ({"burn_in": 1.0}, "burn_in"),
+        ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes"),
+        ({"hidden_layer_sizes": (4,), "init": "ops"}, "hidden_layer_sizes"),
+        ({"hidden_layer_sizes": (4,), "sampler": "sgfs"}, "sgfs"),
+        ({"sampler": "sgnht", "temperature": 0.5}, "temperature"),
+        ({"activation": "gelu"}, "activation"),
+        ({"prior_scale": 0.0}, "prior_scale"),
+    ],
+)
+def test_bad_parameters_are_named(params, message):
+    X, y = linear_data()
+    with pytest.raises((ValueError, CalibrationError), match=message):
+        DPSGLDClassifier(**params).fit(X, y)

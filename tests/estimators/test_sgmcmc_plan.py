@@ -1,0 +1,178 @@
+"""The plan of a chain: what is accounted is what is run, on the private side and close to it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from skdpbayes import privacy, randomness
+from skdpbayes.estimators._chain_plan import plan_chain
+from skdpbayes.estimators._chain_run import Dynamics, step_sizes
+from skdpbayes.estimators._coordinates import (
+    MEAN_WEIGHT,
+    moment_sensitivity,
+    released_coordinates,
+)
+from skdpbayes.exceptions import CalibrationError
+from skdpbayes.privacy.renyi import rdp_epsilon, rdp_noise_multiplier
+
+BASE = {
+    "epsilon": 1.0,
+    "delta": 1e-5,
+    "n_samples": 2000,
+    "batch_size": 100,
+    "n_steps": 200,
+    "subsampling": "poisson",
+    "adjacency": "zero_out",
+    "clip_norm": 0.5,
+    "accountant": "pld",
+}
+
+
+@pytest.mark.parametrize("subsampling", ["poisson", "fixed"])
+@pytest.mark.parametrize("adjacency", ["zero_out", "replace_one"])
+@pytest.mark.parametrize("batch_size", [100, 2000])
+@pytest.mark.parametrize("setup", [(), (privacy.GaussianDP(0.1),)])
+def test_price_meets_the_target_closely(subsampling, adjacency, batch_size, setup):
+    plan = plan_chain(
+        **BASE
+        | {
+            "subsampling": subsampling,
+            "adjacency": adjacency,
+            "batch_size": batch_size,
+            "setup": setup,
+        }
+    )
+    assert 0.999 < plan.event.epsilon_at(1e-5) <= 1.0 + 1e-9
+
+
+def test_setup_costs_noise():
+    plain = plan_chain(**BASE)
+    beside = plan_chain(**BASE, setup=(privacy.GaussianDP(0.15),))
+    assert beside.noise_multiplier > 1.05 * plain.noise_multiplier
+
+
+def test_privacy_is_free_for_small_steps_and_decreasing_steps_save_noise():
+    tiny = Dynamics("sgld", np.full(200, 1e-9)).langevin()
+    free = plan_chain(**BASE, langevin=tiny)
+    assert free.noise_multiplier == 0.0
+    assert free.event.epsilon_at(1e-5) < 1.0
+    steps = step_sizes(0.1, (0.0, 1.0), 200)
+    decreasing = plan_chain(**BASE, langevin=Dynamics("sgld", steps).langevin())
+    constant = plan_chain(**BASE)
+    assert 0.0 < decreasing.noise_multiplier < constant.noise_multiplier
+    assert 0.99 < decreasing.event.epsilon_at(1e-5) <= 1.0
+    accounted = decreasing.noise_multipliers()
+    run = decreasing.noise_scales(Dynamics("sgld", steps).langevin(), 10, 0.0) / 0.5
+    assert np.all(run >= accounted)
+    np.testing.assert_allclose(run, accounted, rtol=1e-6)
+
+
+def test_batches_are_those_that_are_accounted():
+    plan = plan_chain(**BASE | {"n_steps": 300})
+    sizes = [len(rows) for rows in plan.batches(randomness.make_generator(0))]
+    assert len(sizes) == 300
+    standard_error = math.sqrt(100 * 0.95 / 300)
+    assert abs(np.mean(sizes) - 100) < 4 * standard_error
+    assert np.var(sizes) == pytest.approx(95.0, rel=0.35)
+    fixed = plan_chain(**BASE | {"subsampling": "fixed"})
+    assert {len(rows) for rows in fixed.batches(randomness.make_generator(0))} == {100}
+    full = plan_chain(**BASE | {"batch_size": 2000})
+    assert all(rows is None for rows in full.batches(randomness.make_generator(0)))
+
+
+def test_noise_covers_rounding():
+    plan = plan_chain(**BASE)
+    scale = plan.noise_scales(np.full(200, 1e-9), 10_000, 1e-16)[0]
+    grid = scale * 2.0**-28
+    sensitivity = 0.5 + grid * math.sqrt(10_000)
+    assert scale >= plan.noise_multiplier * sensitivity
+    assert scale < 1.0001 * plan.noise_multiplier * 0.5
+
+
+def test_accountants_of_the_papers_ask_for_more_noise():
+    tight = plan_chain(**BASE).noise_multiplier
+    renyi = plan_chain(**BASE | {"accountant": "rdp"})
+    assert 1.0 < renyi.noise_multiplier / tight < 1.4
+    # Algorithm 2 of Wang et al. needs a number of passes
+    wang = plan_chain(**BASE | {"accountant": "wang2015"})
+    expected = privacy.wang2015_noise_multiplier(
+        1.0, 1e-5, n_passes=10.0, batch_size=100, n_samples=2000
+    )
+    assert wang.noise_multiplier == expected > 10 * tight
+    with pytest.raises(CalibrationError, match="n_passes"):
+        plan_chain(**BASE | {"accountant": "wang2015", "epsilon": 50.0, "n_steps": 2})
+    with pytest.raises(CalibrationError, match="chain alone"):
+        plan_chain(**BASE | {"accountant": "wang2015"}, setup=(privacy.GaussianDP(0.1),))
+    with pytest.raises(CalibrationError, match="Rényi"):
+        plan_chain(**BASE | {"accountant": "rdp", "adjacency": "replace_one"})
+    with pytest.raises(CalibrationError, match="delta"):
+        plan_chain(**BASE | {"delta": 0.0})
+
+
+@pytest.mark.parametrize(
+    ("sampling", "adjacency", "batch_size"),
+    [
+        ("poisson", "zero_out", 50),
+        ("fixed", "replace_one", 50),
+        ("poisson", "replace_one", 1000),
+        ("fixed", "zero_out", 1000),
+    ],
+)
+def test_renyi_accounting_is_an_upper_bound(sampling, adjacency, batch_size):
+    setting = {"batch_size": batch_size, "n_samples": 1000, "n_steps": 100}
+    both = {"sampling": sampling, "adjacency": adjacency}
+    noise = rdp_noise_multiplier(2.0, 1e-5, **setting, **both)
+    assert rdp_epsilon(noise, 1e-5, **setting, **both) <= 2.0
+    step = privacy.SubsampledGaussian(noise, batch_size / 1000, sampling, adjacency)
+    tight = privacy.repeat(step, 100).epsilon_at(1e-5)
+    assert 0.5 < tight < 2.0
+
+
+def test_moment_sensitivity_is_attained_and_not_exceeded():
+    rng = np.random.default_rng(0)
+
+    def statistic(x):
+        return np.concatenate([MEAN_WEIGHT * x, np.outer(x, x).ravel()])
+
+    worst_pair = worst_one = 0.0
+    for angle in np.linspace(0.0, np.pi, 2000):
+        x, y = np.array([1.0, 0.0]), np.array([np.cos(angle), np.sin(angle)])
+        x, y = x * rng.choice([1.0, rng.random()]), y * rng.choice([1.0, rng.random()])
+        worst_pair = max(worst_pair, np.linalg.norm(statistic(x) - statistic(y)))
+        worst_one = max(worst_one, np.linalg.norm(statistic(x)))
+    assert 0.995 < worst_pair / moment_sensitivity("replace_one") <= 1.0 + 1e-12
+    assert 0.995 < worst_one / moment_sensitivity("zero_out") <= 1.0 + 1e-12
+
+
+def test_released_coordinates_whiten_and_invert():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 3)) @ np.array([[0.2, 0.05, 0], [0, 0.05, 0], [0, 0, 0.01]]) + 0.2
+    exact = released_coordinates(X, 1.0, math.inf, "zero_out", True, randomness.make_generator(0))
+    Z = (X - exact.center) @ exact.transform
+    np.testing.assert_allclose(np.cov(Z.T), np.eye(3) / 3, atol=1e-3)
+    assert exact.dimension == pytest.approx(3.0, rel=1e-6)
+    coordinates = exact.with_constant(0.3)
+    psi = rng.normal(size=(2, 4))
+    coef, intercept = coordinates.coefficients(psi)
+    np.testing.assert_allclose(
+        X @ coef.T + intercept, np.column_stack([Z, np.full(4000, 0.3)]) @ psi.T, atol=1e-9
+    )
+    np.testing.assert_allclose(coordinates.from_coefficients(coef, intercept), psi, rtol=1e-7)
+
+
+@pytest.mark.parametrize("factor", [2 / 3, 1.0, 3 / 2])
+def test_noise_of_the_moments(factor):
+    """Two-sided: the scale that is accounted is accepted, two thirds or three halves are not."""
+    mu, d = 0.5, 40
+    noisy = [
+        released_coordinates(
+            np.zeros((1, d)), 1.0, mu, "replace_one", True, randomness.make_generator(seed)
+        ).center
+        for seed in range(50)
+    ]
+    expected = factor * moment_sensitivity("replace_one") / mu / MEAN_WEIGHT
+    right = abs(np.std(noisy) / expected - 1.0) < 4 / math.sqrt(2 * 50 * d)
+    assert right == (factor == 1.0)

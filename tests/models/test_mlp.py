@@ -1,0 +1,90 @@
+"""Networks: gradients against finite differences, clipping against one record at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skdpbayes import models
+
+SIZES = {1: (5, 7, 4, 1), 3: (5, 6, 3)}
+
+
+def data(n_outputs, n=600, seed=1):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 5)).astype(np.float32)
+    codes = rng.integers(0, max(2, n_outputs), n)
+    parameters = 0.7 * rng.normal(size=models.network_size(SIZES[n_outputs]))
+    return X, codes, parameters
+
+
+def loss(parameters, sizes, X, codes, activation):
+    z = models.network_logits(
+        models.network_layers(parameters, sizes), X.astype(np.float64), activation
+    )
+    if z.shape[1] == 1:
+        z = np.column_stack([np.zeros(len(z)), z])
+    return np.sum(np.logaddexp.reduce(z, axis=1) - z[np.arange(len(z)), codes])
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_gradient_is_that_of_the_loss(n_outputs, activation):
+    X, codes, parameters = data(n_outputs)
+    sizes = SIZES[n_outputs]
+    got = models.clipped_network_gradient(parameters, sizes, X, codes, np.inf, activation)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        direction = rng.normal(size=parameters.shape)
+        step = 1e-6 * direction
+        slope = loss(parameters + step, sizes, X, codes, activation) - loss(
+            parameters - step, sizes, X, codes, activation
+        )
+        assert got @ direction == pytest.approx(slope / 2e-6, rel=1e-3, abs=0.02)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_clipped_sum_equals_records_one_by_one(n_outputs):
+    X, codes, parameters = data(n_outputs, n=40)
+    sizes, rows = SIZES[n_outputs], np.array([0, 3, 4, 17, 39])
+    total = np.zeros_like(parameters)
+    norms = []
+    for i in rows:
+        one = models.clipped_network_gradient(
+            parameters, sizes, X, codes, np.inf, "tanh", np.array([i])
+        )
+        norms.append(np.linalg.norm(one))
+        total += one * min(1.0, 0.8 / norms[-1])
+    assert min(norms) < 0.8 < max(norms), "both sides of the clipping are tested"
+    got = models.clipped_network_gradient(parameters, sizes, X, codes, 0.8, "tanh", rows)
+    np.testing.assert_allclose(got, total, rtol=1e-4, atol=1e-4)
+
+
+def test_no_record_contributes_more_than_the_clipping_norm():
+    X, codes, parameters = data(3, n=60)
+    for i in range(60):
+        one = models.clipped_network_gradient(
+            3 * parameters, SIZES[3], X, codes, 0.01, "relu", np.array([i])
+        )
+        assert np.linalg.norm(one) <= 0.01
+
+
+def test_layers_are_views_with_leading_axes():
+    parameters = np.arange(2.0 * models.network_size((2, 3, 1))).reshape(2, -1)
+    (first, bias), (last, _) = models.network_layers(parameters, (2, 3, 1))
+    assert first.shape == (2, 2, 3)
+    assert bias.tolist()[0] == [6.0, 7.0, 8.0]
+    assert last.shape == (2, 3, 1)
+    assert np.shares_memory(first, parameters)
+
+
+def test_overflow_neither_warns_nor_spreads():
+    X, codes, parameters = data(3, n=20)
+    X[7] = 3e38
+    good = np.delete(np.arange(20), 7)
+    with np.errstate(all="raise"):
+        got = models.clipped_network_gradient(3 * parameters, SIZES[3], X, codes, 0.5, "relu")
+        rest = models.clipped_network_gradient(
+            3 * parameters, SIZES[3], X, codes, 0.5, "relu", good
+        )
+    np.testing.assert_allclose(got, rest, rtol=1e-5, atol=1e-6)
