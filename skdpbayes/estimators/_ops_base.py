@@ -35,6 +35,7 @@ __all__ = ["OnePosteriorSample"]
 SAMPLERS = ("auto", "langevin", "rejection", "hmc", "sgnht")
 CALIBRATIONS = ("tight", "wang2015", "minami2016")
 CONVERGED = "the chain has converged to the posterior it samples"
+INDEPENDENT = "draws from one chain are far enough apart to be independent"
 # Above this many coefficients the Hessian that Hamiltonian chains and rejection need is too large.
 MAX_DENSE_HESSIAN = 3000
 # The grid of a release is this much finer than the narrowest direction the posterior can have.
@@ -80,6 +81,7 @@ class OnePosteriorSample(PrivateLinearClassifier):
             The fitted estimator.
         """
         # 1 validate
+        self.__dict__.pop("diagnostics_", None)  # of an earlier fit
         X, codes = self._validate_training(X, y)
         self._check_own_parameters()
         generator = self._generator()
@@ -92,14 +94,13 @@ class OnePosteriorSample(PrivateLinearClassifier):
         guarantee = self._guarantee(
             plan.event,
             f"one posterior sample ({sampler})",
-            conditions=(CONVERGED,)
-            if sampler in ("hmc", "sgnht") and self.epsilon < np.inf
-            else (),
+            conditions=self._conditions(sampler),
         )
         # 4 reserve the budget
         self._reserve(guarantee)
         # 5 touch the data, under noise
-        draws = self._sample(problem, plan, sampler, X, codes, generator)
+        with np.errstate(all="ignore"):  # whether a trajectory overflows depends on the data
+            draws = self._sample(problem, plan, sampler, X, codes, generator)
         self._store_draws(randomness.snap(draws, self._grid(problem, plan)))
         self.privacy_ = guarantee
         self.C_ = plan.C
@@ -169,6 +170,14 @@ class OnePosteriorSample(PrivateLinearClassifier):
             return "langevin"
         return self.sampler
 
+    def _conditions(self, sampler: str) -> tuple[str, ...]:
+        """Name what the claim of an approximate sampler rests on."""
+        if self._non_private or sampler in ("langevin", "rejection"):
+            return ()
+        if sampler == "hmc" and self.n_draws > self.n_chains:
+            return (CONVERGED, INDEPENDENT)
+        return (CONVERGED,)
+
     def _plan(self, problem: Problem, sampler: str) -> tuple[Any, str]:
         if self._non_private:
             C = LARGEST_C if problem.C is None else problem.C
@@ -220,7 +229,8 @@ class OnePosteriorSample(PrivateLinearClassifier):
         n_draws = int(self.n_draws)
         if sampler == "rejection":
             logit = problem.record_norm * plan.radius
-            return sampling.draw_rejection(target, n_draws, logit, generator)
+            slack = plan.inverse_temperature * problem.value_rounding(plan.radius)
+            return sampling.draw_rejection(target, n_draws, logit, generator, slack)
         if sampler == "sgnht":
             return sampling.draw_sgnht(
                 target,
@@ -238,6 +248,7 @@ class OnePosteriorSample(PrivateLinearClassifier):
             self._progress,
             n_chains=int(self.n_chains),
             n_iterations=200 if self.n_steps == "auto" else int(self.n_steps),
+            diagnose=bool(self.diagnostics),
         )
         if self.diagnostics:
             self.diagnostics_ = diagnostics

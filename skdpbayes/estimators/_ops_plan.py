@@ -107,6 +107,18 @@ class Problem:
         logits = (self.n_features + 2.0) * radius * self.curvature
         return self.sensitivity + 4.0 * UNIT_ROUNDOFF * (summing + logits)
 
+    def value_rounding(self, radius: float) -> float:
+        """Bound on the rounding of the summed losses on a ball, twice over (0 without a ball).
+
+        Up to n additions of losses of at most 1 + log K + 2c, and logits off by d + 2 roundings.
+        """
+        if math.isinf(radius):
+            return 0.0
+        largest = 1.0 + math.log(self.n_classes) + 2.0 * self.record_norm * radius
+        prior = 0.0 if self.C is None else radius**2 / (2.0 * self.C)
+        additions = self.n_records + self.n_features + 16.0
+        return 2.0 * UNIT_ROUNDOFF * (additions * self.n_records * largest + 8.0 * prior)
+
     def target_mu(self) -> float:
         """Gaussian DP that the budget allows, by the chosen calibration."""
         if self.calibration == "minami2016":
@@ -176,13 +188,22 @@ def plan_langevin(
     if problem.coef_norm is not None:
         radius = min(radius, problem.coef_norm)
     unit = _unit_mu(problem, C, step, batches, visits, radius)
+    # Adding the noise rounds by its own size, up to sqrt(p) + 40 deviations; paid at once, that is
+    # so much mu a step, and sqrt(t) times it in t steps.
+    noise_rounding = 8.0 * UNIT_ROUNDOFF * (math.sqrt(problem.dimension) + 40.0)
+    noise_rounding *= math.sqrt(batches * sum(visits))
+    if mu <= 2.0 * noise_rounding:
+        raise CalibrationError(
+            f"epsilon={problem.epsilon!r} and delta={problem.delta!r} are too small for double "
+            "precision arithmetic. Use a larger epsilon or delta."
+        )
     # mu^2 is proportional to the inverse temperature when the step on F is fixed
-    beta = (mu / unit) ** 2 * (1.0 - 1e-12)
+    beta = ((mu - noise_rounding) / unit) ** 2 * (1.0 - 1e-12)
     if problem.calibration == "minami2016":  # as published: for a draw from the density itself
         mu_draw = mu / math.sqrt(problem.n_draws)
         beta = min(beta, privacy.ops_inverse_temperature(mu_draw, C, problem.sensitivity))
     beta = _capped(problem, beta)
-    event = privacy.GaussianDP(unit * math.sqrt(beta))
+    event = privacy.GaussianDP(unit * math.sqrt(beta) + noise_rounding)
     return LangevinPlan(C, beta, step, batches, visits, radius, event)
 
 
@@ -235,8 +256,10 @@ def _unit_mu(
     smoothness = problem.curvature + 1.0 / C
     # batches are scaled to the sum over all records; the smallest batch is scaled most
     scale = problem.n_records / (problem.n_records // n_batches)
-    # adding up step, gradient and noise rounds too
-    rounding = 4.0 * UNIT_ROUNDOFF * radius / step
+    # Adding up point and step rounds too, in every step of an epoch. Counting an epoch's roundings
+    # (those of the gradients are n_batches times one by the scale) in the record's own step, with
+    # the record in the last batch, is the worst case.
+    rounding = 8.0 * UNIT_ROUNDOFF * radius / step * n_batches
     sensitivity = scale * problem.computed_sensitivity + rounding
     square = 0.0
     for epochs in visits:
@@ -317,10 +340,13 @@ def _capped(problem: Problem, beta: float) -> float:
 
 
 def _loss_range(problem: Problem, radius: float) -> float:
+    """Range of one loss on the ball, and the rounding of both neighbors' potentials."""
     norm = problem.record_norm * radius
+    rounding = 2.0 * problem.value_rounding(radius)
     if problem.loss == "softmax":
-        return privacy.softmax_range(norm, problem.n_classes)
-    return (privacy.logistic_range if problem.loss == "logistic" else privacy.hinge_range)(norm)
+        return rounding + privacy.softmax_range(norm, problem.n_classes)
+    exact = privacy.logistic_range if problem.loss == "logistic" else privacy.hinge_range
+    return rounding + exact(norm)
 
 
 def _range_event(problem: Problem, beta: float, loss_range: float) -> PrivacyEvent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.linalg import solve_triangular
 
 from skdpbayes import randomness, samplers
 from skdpbayes.estimators._ops_plan import LangevinPlan
-from skdpbayes.estimators._ops_target import Target
+from skdpbayes.estimators._ops_target import Target, lower_root
 
 __all__ = ["draw_hmc", "draw_langevin", "draw_rejection", "draw_sgnht"]
 
@@ -76,8 +77,9 @@ def draw_hmc(
     *,
     n_chains: int = 4,
     n_iterations: int = 200,
+    diagnose: bool = False,
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """Run Hamiltonian chains; return draws (S, K, d) and what would tell of their convergence."""
+    """Run Hamiltonian chains; return draws (S, K, d), and on request what tells of convergence."""
     chains, acceptance, step_size = hmc_chains(
         target,
         generator,
@@ -87,12 +89,14 @@ def draw_hmc(
     )
     # draws come from all chains in turn, the last states first
     picks = [chains[i % n_chains, -1 - SPACING * (i // n_chains)] for i in range(n_draws)]
-    diagnostics = {
-        "acceptance": acceptance,
-        "step_size": step_size,
-        "r_hat": float(samplers.split_r_hat(chains).max()),
-        "effective_sample_size": float(samplers.effective_sample_size(chains).min()),
-    }
+    diagnostics: dict[str, Any] = {}
+    if diagnose:
+        diagnostics = {
+            "acceptance": acceptance,
+            "step_size": step_size,
+            "r_hat": float(samplers.split_r_hat(chains).max()),
+            "effective_sample_size": float(samplers.effective_sample_size(chains).min()),
+        }
     return np.stack(picks).reshape(n_draws, *target.shape), diagnostics
 
 
@@ -108,17 +112,15 @@ def hmc_chains(
     """Return states (n_chains, n_iterations, K d), the mean acceptance and the step size.
 
     Chains move in step in the coordinates :math:`q` of :math:`\\theta = \\theta_* + L^{-T} q`, with
-    :math:`L L^T` the Hessian at the mode.
+    :math:`L L^T` the Hessian at the mode, and bounce off the sphere.
     """
     center, ridge = target.mode()
     precision = target.curvature(center, ridge)
-    shortest = 0.75
-    if np.isfinite(target.radius):
-        # No direction is wider than the ball, whose uniform law has variance r^2 / (p + 2); and a
-        # trajectory that would leave it gets a chance to be short.
+    bounded = bool(np.isfinite(target.radius))
+    if bounded:
+        # no direction is wider than the ball, whose uniform law has variance r^2 / (p + 2)
         precision += (target.dimension + 2.0) / target.radius**2 * np.eye(target.dimension)
-        shortest = 0.05
-    root = np.linalg.cholesky(precision)
+    root = lower_root(precision)
     whiten = solve_triangular(root, np.eye(target.dimension), lower=True)
 
     def to_theta(q: np.ndarray) -> np.ndarray:
@@ -131,6 +133,7 @@ def hmc_chains(
     def gradient(q: np.ndarray) -> np.ndarray:
         return np.asarray(target.potential_gradient(to_theta(q)) @ whiten.T)
 
+    drift = partial(samplers.drift_in_ball, center=center, transform=whiten, radius=target.radius)
     dimension = target.dimension
     start = 0.1 * randomness.gaussian(generator, 1.0, (n_chains, dimension))
     start[~target.in_ball(to_theta(start))] = 0.0  # the mode is in the ball
@@ -142,8 +145,8 @@ def hmc_chains(
     for iteration in progress(range(total), total=total, label="transitions"):
         warm = iteration < n_warmup
         step = float(np.exp(tuning.log_step if warm else tuning.log_step_average))
-        # a random length, up to 1.25 times the trajectory, avoids resonance
-        length = TRAJECTORY * (shortest + (1.25 - shortest) * generator.random())
+        # a random length avoids resonance
+        length = TRAJECTORY * (0.75 + 0.5 * generator.random())
         state, acceptance = samplers.hmc_step(
             state,
             potential,
@@ -153,6 +156,7 @@ def hmc_chains(
             n_leapfrog=int(np.clip(np.ceil(length / step), 1, MAX_LEAPFROG)),
             inner_gradient=gradient,
             support=lambda q: target.in_ball(to_theta(q)),
+            drift=drift if bounded else None,
         )
         if warm:
             tuning = samplers.tune_step_size(tuning, float(acceptance.mean()), TARGET_ACCEPTANCE)
@@ -163,12 +167,16 @@ def hmc_chains(
 
 
 def draw_rejection(
-    target: Target, n_draws: int, largest_logit: float, generator: np.random.Generator
+    target: Target,
+    n_draws: int,
+    largest_logit: float,
+    generator: np.random.Generator,
+    rounding: float = 0.0,
 ) -> np.ndarray:
-    """Return exact independent draws (S, K, d)."""
+    """Return exact independent draws (S, K, d); the envelope allows for ``rounding`` of U."""
     center, value, gradient, slack = _lower_tangent(target)
-    least = target.least_curvature(largest_logit)
-    root = np.linalg.cholesky(least)
+    slack += rounding
+    root = target.least_curvature_root(largest_logit)
     if np.isfinite(target.radius):
         slack += samplers.envelope_gap(center, gradient, target.radius)
         origin = center
@@ -184,7 +192,8 @@ def draw_rejection(
             target.potential_value(points) - value,
             0.5 * np.einsum("ij,ij->i", standard, standard),
             slack,
-            np.log1p(-generator.random(PROPOSALS)),
+            # not the logarithm of a 53-bit uniform, which cannot be below -37
+            -generator.standard_exponential(PROPOSALS),
         )
         found.extend(points[keep])
     return np.stack(found[:n_draws]).reshape(n_draws, *target.shape)

@@ -6,15 +6,32 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_solve
 
 from skdpbayes import models, samplers
 
-__all__ = ["Target"]
+__all__ = ["Target", "lower_root"]
 
 # Newton's method on these losses converges in about ten steps; the cap is for hopeless scalings.
 MAX_NEWTON = 100
 MAX_BISECTIONS = 60
+
+
+def lower_root(matrix: np.ndarray) -> np.ndarray:
+    """Cholesky factor of a positive definite matrix, of a ridged one where rounding spoils it.
+
+    Whether a Hessian is singular to rounding depends on the data, so it must not be an error. The
+    factor only directs and preconditions; nothing that it is used for needs it to be exact.
+    """
+    ridge = 0.0
+    unit = max(float(np.abs(np.diag(matrix)).max()), np.finfo(float).tiny)
+    identity = np.eye(matrix.shape[0])
+    while ridge <= unit:
+        try:
+            return np.linalg.cholesky(matrix + ridge * identity)
+        except np.linalg.LinAlgError:
+            ridge = max(1e-14 * unit, 10.0 * ridge)
+    return np.asarray(np.sqrt(unit) * identity)
 
 
 @dataclass(frozen=True)
@@ -105,7 +122,7 @@ class Target:
         """Newton's method with step halving."""
         value, gradient, hessian = self._derivatives(point, ridge)
         for _ in range(MAX_NEWTON):
-            direction = cho_solve(cho_factor(hessian, lower=True), gradient)
+            direction = cho_solve((lower_root(hessian), True), gradient)
             decrease = float(gradient @ direction)
             if decrease <= 1e-18 * (1.0 + abs(value)) + 1e-16:
                 break
@@ -150,15 +167,21 @@ class Target:
         """Hessian of U at a point, with ``ridge`` in place of 1 / C."""
         return np.asarray(self.inverse_temperature * self._derivatives(point, ridge)[2])
 
-    def least_curvature(self, largest_logit: float) -> np.ndarray:
-        r"""Return a matrix that the Hessian of U exceeds on the whole ball.
+    def least_curvature_root(self, largest_logit: float) -> np.ndarray:
+        r"""Return the Cholesky factor of a matrix that the Hessian of U exceeds on the whole ball.
 
         Logistic: the second derivative :math:`\sigma(z)\sigma(-z)` is smallest at the largest
         logit, so :math:`\beta(I/C + \sigma(c)\sigma(-c) X^\top X)`; other losses: the prior's.
         """
         least = np.eye(self.dimension) / self.C
+        prior_root = np.sqrt(self.inverse_temperature / self.C) * np.eye(self.dimension)
         if self.loss == "logistic" and np.isfinite(largest_logit):
-            weight = 0.25 / np.cosh(0.5 * largest_logit) ** 2
+            # a little less, so that the rounding of the factor stays below the Hessian
+            weight = (1.0 - 1e-9) * 0.25 / np.cosh(0.5 * largest_logit) ** 2
             quarter_gram = self._derivatives(np.zeros(self.dimension), 0.0)[2]
             least += 4.0 * weight * quarter_gram
-        return self.inverse_temperature * least
+            try:
+                return np.linalg.cholesky(self.inverse_temperature * least)
+            except np.linalg.LinAlgError:  # singular to rounding, which the prior's part is not
+                pass
+        return prior_root

@@ -3,7 +3,8 @@ r"""Hamiltonian Monte Carlo for chains that move in step, with the step size tun
 The state is a set of points with their potentials and gradients. One transition refreshes the
 momenta, makes ``n_leapfrog`` leapfrog steps and accepts each chain's end point with probability
 :math:`\min(1, e^{-\Delta H})` (Neal 2011). End points outside the support are never accepted, which
-keeps the target exact on a ball.
+keeps the target exact on a convex set; `drift_in_ball` lets trajectories bounce off the sphere of a
+ball, so that few end outside.
 
 The caller works in coordinates in which the target is nearly a standard normal, so the mass is the
 identity and a trajectory of length :math:`\pi/2` forgets where it started.
@@ -16,10 +17,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["HMCState", "StepSizeState", "hmc_init", "hmc_step", "tune_step_size"]
+__all__ = [
+    "HMCState",
+    "StepSizeState",
+    "drift_in_ball",
+    "hmc_init",
+    "hmc_step",
+    "tune_step_size",
+]
 
 Gradient = Callable[[np.ndarray], np.ndarray]
 Potential = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+Drift = Callable[[np.ndarray, np.ndarray, float], tuple[np.ndarray, np.ndarray]]
+
+# A drift that meets the sphere more often is given up; its way back is given up too.
+MAX_BOUNCES = 64
 
 
 class HMCState(NamedTuple):
@@ -61,6 +73,7 @@ def hmc_step(
     n_leapfrog: int,
     inner_gradient: Gradient | None = None,
     support: Callable[[np.ndarray], np.ndarray] | None = None,
+    drift: Drift | None = None,
 ) -> tuple[HMCState, np.ndarray]:
     """Make one transition of every chain.
 
@@ -83,6 +96,9 @@ def hmc_step(
         is not needed; None uses ``potential``.
     support : callable or None
         Points to booleans: whether each lies in the support of the target. None: all do.
+    drift : callable or None
+        Points, momenta and a time to the points and momenta after free motion for that time; it
+        must preserve volume and be undone by reversing the momenta. None: straight lines.
 
     Returns
     -------
@@ -95,7 +111,10 @@ def hmc_step(
     energy = value + 0.5 * np.einsum("ij,ij->i", momentum, momentum)
     momentum = momentum - 0.5 * step_size * gradient
     for leap in range(n_leapfrog):
-        position = position + step_size * momentum
+        if drift is None:
+            position = position + step_size * momentum
+        else:
+            position, momentum = drift(position, momentum, step_size)
         last = leap == n_leapfrog - 1
         if last or inner_gradient is None:
             value, gradient = potential(position)
@@ -115,6 +134,67 @@ def hmc_step(
         np.where(accept[:, None], gradient, state.gradient),
     )
     return new, acceptance
+
+
+def drift_in_ball(
+    position: np.ndarray,
+    momentum: np.ndarray,
+    time: float,
+    *,
+    center: np.ndarray,
+    transform: np.ndarray,
+    radius: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Move along straight lines, reflected where :math:`\theta = c + W^\top q` meets the sphere.
+
+    The motion preserves volume and kinetic energy and is reversible, so Hamiltonian Monte Carlo
+    with it is exact (Afshar and Domke 2015).
+
+    Parameters
+    ----------
+    position, momentum : ndarray of shape (S, p)
+        Points q whose :math:`\theta` lie in the ball, and their velocities.
+    time : float
+        How long to move.
+    center, transform : ndarray of shape (p,) and (p, p)
+        c and W.
+    radius : float
+        Of the ball.
+
+    Returns
+    -------
+    position, momentum : ndarray of shape (S, p)
+        A point that met the sphere more than ``MAX_BOUNCES`` times is NaN, which is never accepted.
+    """
+    moved = position + time * momentum
+    theta = center + moved @ transform
+    outside = np.einsum("ij,ij->i", theta, theta) > radius**2
+    if outside.any():
+        momentum = momentum.copy()
+        for chain in np.flatnonzero(outside):
+            moved[chain], momentum[chain] = _bounce(
+                position[chain], momentum[chain], time, center, transform, radius
+            )
+    return moved, momentum
+
+
+def _bounce(
+    q: np.ndarray, p: np.ndarray, time: float, center: np.ndarray, W: np.ndarray, radius: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Follow one point from reflection to reflection."""
+    for _ in range(MAX_BOUNCES):
+        theta, velocity = center + q @ W, p @ W
+        # |theta + t velocity|^2 = r^2: the later root is where the point leaves
+        square, product = velocity @ velocity, theta @ velocity
+        depth = max(0.0, radius**2 - theta @ theta)
+        root = np.sqrt(product**2 + square * depth)
+        hit = depth / (product + root) if product > 0.0 else (root - product) / square
+        if hit >= time:
+            return q + time * p, p
+        q, time = q + hit * p, time - hit
+        normal = W @ (center + q @ W)
+        p = p - 2.0 * (p @ normal) / (normal @ normal) * normal
+    return np.full_like(q, np.nan), p
 
 
 def tune_step_size(tuning: StepSizeState, acceptance: float, target: float = 0.8) -> StepSizeState:

@@ -19,11 +19,11 @@ __all__ = ["langevin_chain", "langevin_step", "project_to_ball"]
 
 def project_to_ball(theta: np.ndarray, radius: float) -> np.ndarray:
     """Return the nearest point of the centered ball; the identity for an infinite radius."""
+    # To a ball one part in 10^12 smaller, so that rounding cannot leave the given one. Points
+    # between the two are moved as well: the privacy bound needs a map without jumps.
+    radius *= 1.0 - 1e-12
     norm = float(np.sqrt(np.sum(theta * theta)))
-    if norm <= radius:
-        return theta
-    # one part in 10^12 shorter, so that rounding cannot leave the ball
-    return np.asarray(theta * (radius * (1.0 - 1e-12) / norm))
+    return theta if norm <= radius else np.asarray(theta * (radius / norm))
 
 
 def langevin_step(

@@ -138,7 +138,7 @@ def test_minami_is_colder_by_the_known_ratio_and_refused_beyond_one():
 
 
 def test_pure_temperatures():
-    pure = dataclasses.replace(ADULT, delta=0.0, coef_norm=2.0, cap=False)
+    pure = dataclasses.replace(ADULT, n_records=1000, delta=0.0, coef_norm=2.0, cap=False)
     c = 2.0 * ADULT.record_norm
     assert plan_exact(pure).inverse_temperature == pytest.approx(1.0 / (2 * c))
     zero_out = dataclasses.replace(pure, adjacency="zero_out")
@@ -174,3 +174,74 @@ def test_langevin_needs_delta_and_small_steps():
         langevin(C=1.0, step_size=1.0)
     with pytest.raises(ValueError, match="n_batches"):
         langevin(n_records=5, n_batches=6)
+
+
+def test_rounding_is_paid_in_every_step_of_an_epoch():
+    """Ten batches round ten times an epoch, and the point is rounded at the size of the ball."""
+    plan = langevin(C=1.0, step_size=1e-9, n_steps=50, n_batches=10, cap=False)
+    beta, unit = plan.inverse_temperature, 2.0**-53
+    scale = ADULT.n_records / (ADULT.n_records // 10)
+    each_step = 2 * 2 * unit * plan.radius / plan.step_size
+    mu = privacy.langevin_mu_cyclic(
+        plan.step_size / beta,
+        beta,
+        beta * (scale * ADULT.computed_sensitivity + 10 * each_step),
+        10,
+        5,
+    )
+    assert plan.event.mu >= mu
+    assert each_step > 1e-3  # so that a missing factor 10 shows
+
+
+def test_budgets_below_the_rounding_of_the_noise_are_refused():
+    with pytest.raises(CalibrationError, match="double precision"):
+        langevin(epsilon=1e-13, delta=1e-300)
+
+
+def test_the_pure_price_includes_the_rounding_of_the_potential():
+    pure = dataclasses.replace(ADULT, delta=0.0, coef_norm=2.0, cap=False)
+    eta = plan_exact(pure).inverse_temperature * 2.0 * 2.0 * ADULT.record_norm
+    rounding = plan_exact(pure).inverse_temperature * 2.0 * pure.value_rounding(2.0)
+    assert rounding > 0.0
+    assert eta + rounding <= 1.0
+    assert eta == pytest.approx(1.0, rel=1e-5)
+
+
+@pytest.mark.parametrize("n_draws", [2, 5, 40])
+@pytest.mark.parametrize("coef_norm", [None, 1.0])
+def test_several_draws_take_the_cheapest_proved_price(n_draws, coef_norm):
+    """Thinned states against independent chains; bounded range against root k in mu."""
+    schedule = {"C": 0.2, "n_steps": 100, "n_batches": 1, "coef_norm": coef_norm, "cap": False}
+    one, many = langevin(**schedule), langevin(n_draws=n_draws, **schedule)
+    gain = n_draws * many.inverse_temperature / one.inverse_temperature
+    half = langevin(**schedule | {"n_steps": 50})
+    if coef_norm is None:  # mu^2 is proportional to beta, so prices at beta = 1 compare
+        first, later = (plan.event.mu**2 / plan.inverse_temperature for plan in (one, half))
+        assert gain == pytest.approx(n_draws * first / (first + (n_draws - 1) * later), rel=1e-6)
+    assert gain > 1.0
+
+    exact = dataclasses.replace(ADULT, C=0.2, coef_norm=coef_norm, n_draws=n_draws, cap=False)
+    mu = privacy.gdp_mu(1.0, 1e-5) / math.sqrt(n_draws)
+    prices = [privacy.ops_inverse_temperature(mu, 0.2, exact.sensitivity)]
+    if coef_norm is not None:
+        eta = privacy.bounded_range_eta(1.0, 1e-5, n_draws=n_draws)
+        prices.append(eta / (2.0 * ADULT.record_norm * coef_norm))
+    plan = plan_exact(exact)
+    assert plan.inverse_temperature == pytest.approx(max(prices), rel=1e-5)
+    assert plan.event.delta_at(1.0) <= 1e-5
+
+
+def test_root_k_wins_for_one_draw_and_bounded_range_for_many():
+    """A draw's beta falls like mu^2 in one and like mu in the other; both cases occur."""
+    ball = dataclasses.replace(ADULT, coef_norm=2.0, C=0.02, cap=False)
+    kinds = [type(plan_exact(dataclasses.replace(ball, n_draws=k)).event) for k in (1, 1000)]
+    assert kinds == [privacy.GaussianDP, privacy.BoundedRange]
+
+
+def test_pure_draws_share_epsilon_exactly():
+    pure = dataclasses.replace(ADULT, delta=0.0, coef_norm=2.0, cap=False)
+    one = plan_exact(pure).inverse_temperature
+    for n_draws in (2, 10):
+        plan = plan_exact(dataclasses.replace(pure, n_draws=n_draws))
+        assert plan.inverse_temperature == pytest.approx(one / n_draws, rel=1e-9)
+        assert plan.event.epsilon_at(0.0) <= 1.0 + 1e-9

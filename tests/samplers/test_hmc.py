@@ -5,7 +5,13 @@ import pytest
 from scipy import stats
 
 from skdpbayes.samplers.diagnostics import effective_sample_size
-from skdpbayes.samplers.hmc import StepSizeState, hmc_init, hmc_step, tune_step_size
+from skdpbayes.samplers.hmc import (
+    StepSizeState,
+    drift_in_ball,
+    hmc_init,
+    hmc_step,
+    tune_step_size,
+)
 
 PRECISION = np.array([1.0, 4.0, 0.5])
 
@@ -14,7 +20,7 @@ def normal_potential(q):
     return 0.5 * (PRECISION * q * q).sum(axis=1), PRECISION * q
 
 
-def run(potential, start, n, step, leaps, seed=0, support=None):
+def run(potential, start, n, step, leaps, seed=0, **options):
     rng = np.random.default_rng(seed)
     state = hmc_init(start, potential)
     states, accepts = [], []
@@ -26,7 +32,7 @@ def run(potential, start, n, step, leaps, seed=0, support=None):
             np.log(rng.random(len(start))),
             step_size=step,
             n_leapfrog=leaps,
-            support=support,
+            **options,
         )
         states.append(state.position)
         accepts.append(acceptance.mean())
@@ -95,3 +101,53 @@ def test_dual_averaging_finds_the_wanted_acceptance():
     step = float(np.exp(tuning.log_step_average))
     _, reached = run(normal_potential, state.position, 1000, step, 3)
     assert reached == pytest.approx(0.8, abs=0.06)
+
+
+BALL = {
+    "center": np.array([0.5, -0.2]),
+    "transform": np.array([[0.8, 0.3], [0.0, 1.4]]),
+    "radius": 1.0,
+}
+
+
+def in_ball(q):
+    return np.linalg.norm(BALL["center"] + q @ BALL["transform"], axis=1) <= BALL["radius"]
+
+
+def test_a_drift_bounces_keeps_its_energy_and_can_be_walked_back():
+    rng = np.random.default_rng(4)
+    start = 0.1 * rng.normal(size=(50, 2))
+    momentum = rng.normal(size=(50, 2))
+    end, after = drift_in_ball(start, momentum, 5.0, **BALL)
+    assert np.all(in_ball(end))
+    assert np.any(np.linalg.norm(after - momentum, axis=1) > 0.1)
+    np.testing.assert_allclose((after**2).sum(axis=1), (momentum**2).sum(axis=1), rtol=1e-10)
+    back, reversed_ = drift_in_ball(end, -after, 5.0, **BALL)
+    np.testing.assert_allclose(back, start, atol=1e-7)
+    np.testing.assert_allclose(-reversed_, momentum, atol=1e-7)
+    inside, same = drift_in_ball(start, momentum, 1e-3, **BALL)
+    np.testing.assert_array_equal(inside, start + 1e-3 * momentum)
+    assert same is momentum
+
+
+def test_a_drift_that_bounces_forever_is_given_up():
+    end, _ = drift_in_ball(np.zeros((1, 2)), np.full((1, 2), 1e3), 10.0, **BALL)
+    assert np.all(np.isnan(end))
+
+
+def test_bouncing_chains_are_uniform_on_the_ball():
+    """A flat potential: the squared norm of a uniform point of the disk is uniform."""
+
+    def flat(q):
+        return np.zeros(len(q)), np.zeros_like(q)
+
+    def drift(position, momentum, time):
+        return drift_in_ball(position, momentum, time, **BALL)
+
+    draws, _ = run(flat, np.zeros((4, 2)), 2000, 0.9, 2, support=in_ball, drift=drift)
+    theta = BALL["center"] + draws[:, ::3] @ BALL["transform"]
+    squares = (theta**2).sum(axis=2).ravel()
+    assert stats.kstest(squares, "uniform").pvalue > 1e-3
+    assert stats.kstest(squares * 0.9, "uniform").pvalue < 1e-6
+    angles = np.arctan2(theta[..., 1], theta[..., 0]).ravel() / (2 * np.pi) + 0.5
+    assert stats.kstest(angles, "uniform").pvalue > 1e-3

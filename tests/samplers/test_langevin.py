@@ -61,3 +61,11 @@ def test_cyclic_formula_is_never_below_a_linear_loss(n_batches, n_epochs, step):
     bound = langevin_mu_cyclic(step, strength, gap, n_batches, n_epochs)
     assert shift / deviation <= bound * (1 + 1e-12)
     assert bound <= np.sqrt(step / 2) * gap * n_epochs  # visits simply added up
+
+
+def test_projection_has_no_jump_at_the_sphere():
+    """The privacy bound needs a map that never moves points apart, up to rounding."""
+    direction = np.array([0.6, 0.8])
+    norms = 5.0 * (1.0 + np.linspace(-3e-12, 3e-12, 601))
+    images = np.array([np.linalg.norm(project_to_ball(norm * direction, 5.0)) for norm in norms])
+    assert np.all(np.abs(np.diff(images)) <= np.diff(norms) + 4e-15)
