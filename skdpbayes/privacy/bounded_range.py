@@ -73,7 +73,7 @@ def bounded_range_delta(
         P[\mathrm{Bin}(k, 1-p_t)\le\ell] - e^\varepsilon P[\mathrm{Bin}(k, 1-q_t)\le\ell],
 
     and the derivative in *t* changes sign once, at
-    :math:`t_\ell=(\varepsilon+(\ell+1)\eta)/(k+1)` [2]_.
+    :math:`t_\ell=(\varepsilon+(\ell+1)\eta)/(k+1)` (Dong, Durfee and Rogers 2020).
 
     Parameters
     ----------
