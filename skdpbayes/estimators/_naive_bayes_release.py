@@ -42,6 +42,8 @@ __all__ = [
 # whole counts has heavier steps than on the fine grid of the moments.
 _LEAST_SCALE = 1.0
 
+_LARGEST_CODE = 2**20  # larger tables would be a mistake in the data, and fill the memory
+
 DISTRIBUTIONS = ("bernoulli", "categorical", "multinomial", "gaussian")
 
 
@@ -110,6 +112,11 @@ def _category_counts(
             stacklevel=5,
         )
         highest = [X[:, j].max() for j in columns]
+        if max(highest) >= _LARGEST_CODE:
+            raise ValueError(
+                f"categories=None takes codes below {_LARGEST_CODE}, and X has a larger one. "
+                "Encode the categories as 0, 1, ..., or pass their public numbers."
+            )
         return {j: max(2, int(top) + 1) for j, top in zip(columns, highest, strict=True)}
     if np.ndim(categories) == 0:
         categories = [categories] * len(columns)

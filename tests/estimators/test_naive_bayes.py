@@ -93,14 +93,14 @@ def test_noise_has_the_stated_scale(mechanism):
     delta = 1e-5 if mechanism == "gaussian" else 0.0
     fits = [
         LaplaceNaiveBayes(1.0, delta, mechanism=mechanism, random_state=seed, n_draws=1, **MIXED)
-        for seed in range(200)
+        for seed in range(120)
     ]
     noisy = np.array([fit.fit(X, y).statistics_ for fit in fits])
     law, scale = fits[0].noise_[0]
     units = fits[0]._layout.units()
     spread = (noisy.std(axis=0) / units).mean()
     wanted = scale * (np.sqrt(2) if law == "laplace" else 1)
-    assert spread == pytest.approx(wanted, rel=0.06)  # rejects 2/3 and 3/2
+    assert spread == pytest.approx(wanted, rel=0.08)  # rejects 2/3 and 3/2
     assert law == mechanism
 
 
@@ -149,6 +149,8 @@ def test_credible_intervals_cover(distribution, epsilon):
             truth, params = {"category_prob": theta}, {"categories": 4}
         truth["class_prior"] = prior
         for name, found in hits.items():
+            if name == "naive" and seed % 3:  # far off: a third of the data shows it
+                continue
             model = LaplaceNaiveBayes(
                 epsilon,
                 distribution=distribution,
@@ -259,6 +261,8 @@ def test_missing_categories_are_taken_from_the_data_with_a_warning():
     with pytest.warns(PrivacyWarning, match="categories=None"):
         fit = LaplaceNaiveBayes(distribution="categorical", random_state=0).fit(X, y)
     assert any("categories" in text for text in fit.privacy_.conditions)
+    with pytest.warns(PrivacyWarning), pytest.raises(ValueError, match="codes below"):
+        LaplaceNaiveBayes(distribution="categorical").fit(X * 1e12, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit = LaplaceNaiveBayes(distribution="categorical", categories=4).fit(X, y)
