@@ -6,6 +6,7 @@ import sys
 import types
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWar
 @pytest.fixture(autouse=True)
 def _close_figures():
     yield
-    mpl.pyplot.close("all")
+    plt.close("all")
 
 
 @pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss"])
@@ -52,7 +53,7 @@ def test_privacy_utility(scoring):
 
 def test_privacy_utility_of_a_pipeline_on_given_axes_and_test_data():
     X, y = linear_data()
-    _, ax = mpl.pyplot.subplots()
+    _, ax = plt.subplots()
     display = PrivacyUtilityDisplay.from_estimator(
         make_pipeline(BoundsScaler((-1.0, 1.0)), LaplaceNaiveBayes()),
         X,

@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from skdpbayes._validation import check_integer, check_real
-from skdpbayes.auditing.bounds import clopper_pearson_upper, epsilon_of_rates
+from skdpbayes.auditing.bounds import (
+    clopper_pearson_upper,
+    epsilon_lower_bound,
+    epsilon_of_rates,
+    mu_lower_bound,
+)
 from skdpbayes.auditing.claims import Profile, read_claim, smallest_useful_trials
 from skdpbayes.auditing.neighbors import NeighborPair, changed_rows, default_score
 from skdpbayes.auditing.result import AuditResult
@@ -19,6 +24,7 @@ from skdpbayes.privacy.guarantee import PrivacyGuarantee
 __all__ = ["audit", "audit_scores"]
 
 _CANDIDATES = 64  # thresholds tried, at quantiles of the trials that are set aside
+_CLEARLY = 3.0  # standard errors
 _RIDGE = 1e-9  # of the pooled variance, for features that are constant or repeat one another
 
 
@@ -242,7 +248,8 @@ def _judge(
     if threshold is None:
         direction = _direction(scores[:n_aside], neighbor_scores[:n_aside])
         scores, neighbor_scores = scores @ direction, neighbor_scores @ direction
-        threshold = _threshold(scores[:n_aside], neighbor_scores[:n_aside], profile)
+        pure = claim.delta == 0.0
+        threshold = _threshold(scores[:n_aside], neighbor_scores[:n_aside], profile, pure=pure)
     elif scores.shape[1] > 1:
         raise ValueError("a threshold needs a scalar score; this one is a vector.")
     else:
@@ -281,12 +288,26 @@ def _direction(scores: np.ndarray, neighbor: np.ndarray) -> np.ndarray:
     return np.linalg.solve(pooled, gap / spread) / spread
 
 
-def _threshold(scores: np.ndarray, neighbor: np.ndarray, profile: Profile) -> float:
-    """Return the threshold that contradicts the profile most clearly, in standard errors."""
+def _threshold(scores: np.ndarray, neighbor: np.ndarray, profile: Profile, *, pure: bool) -> float:
+    """Return the threshold that contradicts the profile most clearly, in standard errors.
+
+    Where none contradicts it clearly, extreme thresholds come closest for want of data; then the
+    one that separates the two best is taken, by a cautious bound on epsilon for pure claims and
+    as for normal scores otherwise.
+    """
     values = np.unique(np.concatenate([scores, neighbor]))
     if len(values) > _CANDIDATES:
         values = np.unique(np.quantile(values, np.linspace(0.0, 1.0, _CANDIDATES)))
     candidates = 0.5 * (values[1:] + values[:-1]) if len(values) > 1 else values
-    false_positive = (scores[:, None] > candidates).mean(axis=0)
-    false_negative = (neighbor[:, None] <= candidates).mean(axis=0)
-    return float(candidates[profile.z_scores(false_positive, false_negative, len(scores)).argmax()])
+    n = len(scores)
+    false_positives = (scores[:, None] > candidates).sum(axis=0)
+    false_negatives = (neighbor[:, None] <= candidates).sum(axis=0)
+    z = profile.z_scores(false_positives / n, false_negatives / n, n)
+    if z.max() > _CLEARLY:
+        return float(candidates[z.argmax()])
+    bound = epsilon_lower_bound if pure else mu_lower_bound
+    separation = [
+        bound(int(a), n, int(b), n, confidence=0.8)
+        for a, b in zip(false_positives, false_negatives, strict=True)
+    ]
+    return float(candidates[int(np.argmax(separation))])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -33,11 +34,11 @@ def test_region(shift, verdict):
     display = result.plot()
     assert f"Claim {verdict}" in display.ax_.get_title()
     assert display.figure_ is display.ax_.figure
-    mpl.pyplot.close(display.figure_)
+    plt.close(display.figure_)
 
 
 def test_one_run():
     result = OneRunResult(0.7, 0.95, CLAIM, 1000, 100, 75, 0.3)
     display = result.plot()
     assert "epsilon >= 0.7" in display.ax_.get_title()
-    mpl.pyplot.close(display.figure_)
+    plt.close(display.figure_)
