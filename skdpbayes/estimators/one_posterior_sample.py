@@ -45,12 +45,14 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
 
     *delta = 0*: the exponential mechanism on the ball of radius ``coef_norm`` [1]_.
     ``sampler="rejection"`` draws exactly; ``"hmc"`` and ``"sgnht"`` are private on the condition,
-    stated in ``privacy_.conditions``, that the chain has converged.
+    stated in ``privacy_.conditions``, that the chain has converged (and, for more draws than
+    ``n_chains``, that states of one Hamiltonian chain ten transitions apart are independent).
     `skdpbayes.privacy.approximation_delta` prices a known distance from it.
 
-    Arithmetic: the rounding of gradients is in the sensitivity, gradients are computed in double
-    precision whatever the type of X (single precision would need a sensitivity many times larger),
-    and draws are snapped to a public grid. Run time may depend on the data, most of all for
+    Arithmetic: the rounding of gradients is in the sensitivity and that of the potential in the
+    range on a ball (``"rejection"`` without a ball is exact up to it), gradients are computed in
+    double precision whatever the type of X (single precision would need a sensitivity many times
+    larger), and draws are snapped to a public grid. Run time may depend on the data, most of all for
     ``"rejection"``, whose number of tries does: do not let an adversary time it. With an int
     ``random_state`` the guarantee needs the seed to stay secret. Every refit is a new release, and
     cross-validation pays once per fold.
