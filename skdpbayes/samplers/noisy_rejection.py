@@ -9,6 +9,11 @@ hundred, the draw is inverted instead, which is exact too.
 One uniform number serves a cell: what choosing the proposal leaves of it is uniform again and
 decides whether the proposal is kept, and what a rejection leaves is uniform once more and serves
 the next try. Each choice uses up a few of its 53 bits.
+
+Where the mode is small the distribution function is inverted from zero up, by multiplications
+alone. The sum stops early: ratios of neighboring terms fall, so what is left out is at most a
+geometric series. Unless the uniform number lies so close to a step of the distribution function
+that the rest could matter, the count is already certain; otherwise the sum goes on to the end.
 """
 
 from __future__ import annotations
@@ -18,12 +23,20 @@ import math
 import numpy as np
 from numba import njit
 
-from skdpbayes.samplers.noisy_counts import _NO_TOTAL, _draw, _noise_code, _ratio
+from skdpbayes.samplers.noisy_counts import _NO_TOTAL, _draw, _noise_code, _noise_ratio, _ratio
 
 __all__ = ["reject_poisson_counts"]
 
 _TRIES = 2
 _LAPLACE = 0
+_SMALL_MODE = 24  # up to here inversion from zero is the faster one
+_MAX_TERMS = 256  # a pmf of such a mode falls to 1e-17 of its sum within about 90 terms
+_SMALLER_MODE = 7
+# Terms that are summed first, for the smaller modes and the others; more seldom matter.
+_FEW_TERMS, _MORE_TERMS = 16, 44
+_SMALL_REST = 1e-3  # share of the sum that they may leave out
+_NEGLIGIBLE = 1e-17  # a rest of this share of the sum is lost in double precision
+_LARGEST_RATIO = 1e10  # of the first two terms; 24 such factors still multiply to a double
 _LOG_FACTORIALS = np.array([math.lgamma(n + 1.0) for n in range(8192)])
 
 
@@ -97,12 +110,88 @@ def _draw_cells(
     log_factorials: np.ndarray,
 ) -> np.ndarray:
     counts = np.zeros(noisy.shape[0], dtype=np.int64)
+    sums = np.empty(_MAX_TERMS)
+    untilt = 1.0 / tilt
+    # p(n + 1) / p(n) is ``before * share[n]`` for n below a switch and ``after * share[n]`` from
+    # it on. For Laplace noise the switch is y; Gaussian noise has none, and falls in ``share``.
+    bend = 1.0 if kind == _LAPLACE else math.exp(-tilt)
+    share = np.empty(_MAX_TERMS)
+    for n in range(_MAX_TERMS):
+        share[n] = bend**n / (n + 1.0)
     for i in range(noisy.shape[0]):
-        if rate[i] > 0.0:
-            counts[i] = _draw_cell(
-                noisy[i], rate[i], kind, tilt, scale, uniforms[i], log_factorials
-            )
+        y, mu, uniform = noisy[i], rate[i], uniforms[i]
+        if not mu > 0.0:
+            continue
+        if kind == _LAPLACE:
+            before, after, switch = mu * tilt, mu * untilt, y
+        else:
+            before, switch = mu * _noise_ratio(y, kind, tilt), _MAX_TERMS
+            after = before
+        at_limit = (before if switch > _SMALL_MODE else after) * share[_SMALL_MODE]
+        if at_limit > 1.0 or before > _LARGEST_RATIO:
+            counts[i] = _draw_cell(y, mu, kind, tilt, scale, uniform, log_factorials)
+            continue
+        halfway = (before if switch > _SMALLER_MODE else after) * share[_SMALLER_MODE]
+        terms = _FEW_TERMS if halfway <= 1.0 else _MORE_TERMS
+        chosen = _invert_block(before, after, switch, uniform, terms, sums, share)
+        if chosen < 0:
+            chosen = _invert_up(before, after, switch, uniform, sums, share)
+        counts[i] = chosen
     return counts
+
+
+@njit(cache=True)
+def _invert_block(
+    before: float,
+    after: float,
+    switch: int,
+    uniform: float,
+    terms: int,
+    sums: np.ndarray,
+    share: np.ndarray,
+) -> int:
+    """Invert by the first terms alone; -1 where those left out could matter.
+
+    Always the same number of terms, counted without a branch: the processor goes on to the next
+    cell meanwhile, which saves more than stopping early would.
+    """
+    weight, total = 1.0, 1.0
+    for n in range(terms):
+        sums[n] = total
+        weight *= (before if n < switch else after) * share[n]
+        total += weight
+    sums[terms] = total
+    ratio = (before if switch > terms else after) * share[terms]
+    target = uniform * total
+    chosen = 0
+    for n in range(terms):
+        chosen += sums[n] <= target
+    # All later ratios are smaller, so the rest is at most weight * ratio / (1 - ratio).
+    enough = weight * ratio <= _SMALL_REST * total * (1.0 - ratio)
+    certain = sums[chosen] > target * (1.0 + _SMALL_REST)
+    return chosen if enough and certain else -1
+
+
+@njit(cache=True)
+def _invert_up(
+    before: float, after: float, switch: int, uniform: float, sums: np.ndarray, share: np.ndarray
+) -> int:
+    """Invert the distribution function from zero up by all terms that double precision adds."""
+    weight, total = 1.0, 1.0
+    last = sums.shape[0] - 1
+    for n in range(sums.shape[0]):
+        sums[n] = total
+        ratio = (before if n < switch else after) * share[n]
+        weight *= ratio
+        if weight <= _NEGLIGIBLE * total * (1.0 - ratio):
+            last = n
+            break
+        total += weight
+    target = uniform * total
+    for n in range(last):
+        if sums[n] > target:
+            return n
+    return last
 
 
 @njit(cache=True)

@@ -62,3 +62,32 @@ def test_zero_rate_means_zero_count():
     uniforms = np.full(2, 0.5)
     draws = reject_poisson_counts(np.array([9, -9]), np.zeros(2), "laplace", 1.0, uniforms)
     assert draws.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize(
+    ("rate", "y", "scale"),
+    [
+        (0.3, -4, 6.0),
+        (3.0, 5, 2.0),
+        (7.9, 8, 6.0),  # modes on both sides of the change in the number of terms
+        (8.2, 9, 6.0),
+        (16.0, 3, 20.0),
+        (24.0, 24, 9.0),
+        (24.9, 20, 60.0),
+        (1.0, 2000, 40.0),
+    ],
+)
+def test_small_modes_are_the_inverse_of_the_distribution_function(rate, y, scale, noise):
+    # Stopping the sum early must not change a single count, next to the steps least of all.
+    steps = np.cumsum(pmf(rate, y, noise, scale))
+    steps = steps[steps < 1.0 - 1e-12]
+    near = [steps * (1.0 - share) for share in (1e-2, 1e-3, 1e-5, 1e-11)]
+    near += [steps + (1.0 - steps) * share for share in (1e-11, 1e-5, 1e-3)]
+    uniforms = np.concatenate([np.linspace(0.0, 1.0 - 1e-12, 5000), *near])
+    n = uniforms.shape[0]
+    draws = reject_poisson_counts(np.full(n, y), np.full(n, rate), noise, scale, uniforms)
+    distance = np.abs(uniforms[:, None] - steps).min(axis=1)
+    clear = distance > 1e-12
+    expected = np.searchsorted(np.cumsum(pmf(rate, y, noise, scale)), uniforms, side="right")
+    np.testing.assert_array_equal(draws[clear], expected[clear])
