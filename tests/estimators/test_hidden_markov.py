@@ -207,6 +207,18 @@ def test_ops_draws_cannot_be_had_for_nothing(log):
     assert not hasattr(hmm, "released_counts_")
 
 
+def test_a_second_fit_leaves_nothing_of_the_first_release(log):
+    # Else refit would hand out the first fit's counts under the second one's claim.
+    hmm = quick(log, n_iter=2, burn_in=0, n_chains=1)
+    assert hasattr(hmm, "released_counts_")
+    hmm.set_params(mechanism="ops").fit(log.data, times=log.times, groups=log.groups)
+    assert not hasattr(hmm, "released_counts_")
+    with pytest.raises(ValueError, match="released counts"):
+        hmm.refit(n_states=2)
+    with pytest.raises(ValueError, match="released counts"):
+        hmm.select_n_states()
+
+
 def test_to_dataframe(fitted):
     frame = fitted.to_dataframe()
     assert frame.columns.tolist() == ["group", "time", "state", "proba_0", "proba_1", "proba_2"]
