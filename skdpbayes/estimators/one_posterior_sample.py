@@ -52,8 +52,8 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
     Arithmetic: the rounding of gradients is in the sensitivity and that of the potential in the
     range on a ball (``"rejection"`` without a ball is exact up to it), gradients are computed in
     double precision whatever the type of X (single precision would need a sensitivity many times
-    larger), and draws are snapped to a public grid. Run time may depend on the data, most of all for
-    ``"rejection"``, whose number of tries does: do not let an adversary time it. With an int
+    larger), and draws are snapped to a public grid. Run time may depend on the data, most of all
+    for ``"rejection"``, whose number of tries does: do not let an adversary time it. With an int
     ``random_state`` the guarantee needs the seed to stay secret. Every refit is a new release, and
     cross-validation pays once per fold.
 
