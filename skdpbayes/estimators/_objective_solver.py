@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from skdpbayes import models, randomness, samplers
 from skdpbayes.estimators._objective_plan import Plan, Problem, gradient_rounding
 
-__all__ = ["information", "minimize", "noise_vector", "release_values"]
+__all__ = ["information", "minimize", "noise_vector", "one_blas_thread", "release_values"]
 
 # Newton's Hessian of this many parameters takes 18 MB and factors in a fraction of a second
 LARGEST_HESSIAN = 1500
@@ -18,18 +21,38 @@ LARGEST_HESSIAN = 1500
 PREVIEW_FROM, PREVIEW_PART, PREVIEW_TOLERANCE = 20_000, 16, 1e-4
 
 
+@cache
+def _thread_pools() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Keep linear algebra on this thread inside a ``with`` block.
+
+    A pass over the rows is thousands of products of a fraction of a millisecond. Threads that meet
+    after each of them gain little on an idle machine, and on a busy one wait for each other's
+    time slices: a hundred times slower in our measurements.
+    """
+    context: AbstractContextManager[Any] = _thread_pools().limit(limits=1, user_api="blas")
+    return context
+
+
 def minimize(
     X: Any, codes: np.ndarray, constant: float, problem: Problem, plan: Plan, tilt: np.ndarray
 ) -> np.ndarray:
     """Minimize the tilted objective until its gradient norm is certainly within tolerance."""
-    start = np.zeros(problem.n_parameters)
+    start, hessian = np.zeros(problem.n_parameters), None
     if problem.n_samples >= PREVIEW_FROM:  # a small part of the rows tells roughly where to begin
         rows = problem.n_samples // PREVIEW_PART
         preview = (X[:rows], codes[:rows], constant, problem)
         loose = PREVIEW_TOLERANCE * problem.gradient_norm * rows
         start = _solve(*preview, plan.penalty / PREVIEW_PART, tilt / PREVIEW_PART, start, loose)
+        if problem.n_parameters <= LARGEST_HESSIAN:
+            # saves a Hessian of all rows where those at the front are like the rest
+            hessian = PREVIEW_PART * information(start, *preview)
+            hessian[np.diag_indices_from(hessian)] += plan.penalty
     goal = 0.5 * plan.tolerance
-    theta = _solve(X, codes, constant, problem, plan.penalty, tilt, start, goal)
+    theta = _solve(X, codes, constant, problem, plan.penalty, tilt, start, goal, hessian)
     rounding = gradient_rounding(
         problem, plan.penalty, float(np.linalg.norm(tilt)), float(np.linalg.norm(theta))
     )
@@ -49,6 +72,7 @@ def _solve(
     tilt: np.ndarray,
     start: np.ndarray,
     tolerance: float,
+    first_hessian: np.ndarray | None = None,
 ) -> np.ndarray:
     """Minimize loss + penalty + tilt over these rows to a gradient norm of `tolerance`."""
     shape = (problem.n_outputs, problem.n_features)
@@ -66,7 +90,9 @@ def _solve(
         return curvature
 
     if problem.n_parameters <= LARGEST_HESSIAN:
-        theta = samplers.minimize_newton(value_gradient, hessian, start, tolerance=tolerance)
+        theta = samplers.minimize_newton(
+            value_gradient, hessian, start, tolerance=tolerance, first_hessian=first_hessian
+        )
     else:
         theta = samplers.minimize_lbfgs(value_gradient, start, tolerance=tolerance)
     return np.asarray(theta)

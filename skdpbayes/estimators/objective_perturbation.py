@@ -29,6 +29,7 @@ from skdpbayes.estimators._objective_solver import (
     information,
     minimize,
     noise_vector,
+    one_blas_thread,
     release_values,
 )
 
@@ -224,13 +225,15 @@ class ObjPertLogisticRegression(ProbabilisticLinearClassifier):
         generator = self._generator()
         constant = self._constant_feature
         tilt = noise_vector(generator, plan.tilt_scale, plan)
-        minimizer = minimize(X, codes, constant, problem, plan, tilt)
+        with one_blas_thread():
+            minimizer = minimize(X, codes, constant, problem, plan, tilt)
         blurred = minimizer + noise_vector(generator, plan.blur_scale, plan)
         release = release_values(generator, blurred, plan.release_scale, plan)
         self._store_draws(release.reshape(1, problem.n_outputs, problem.n_features))
         self._plan_ = plan
         if self.inference_budget > 0.0:
-            packed = pack_symmetric(information(release, X, codes, constant, problem))
+            with one_blas_thread():
+                packed = pack_symmetric(information(release, X, codes, constant, problem))
             noisy = release_values(generator, packed, plan.information_scale, plan)
             self.information_ = unpack_symmetric(noisy, problem.n_parameters)
         elif hasattr(self, "information_"):

@@ -15,6 +15,7 @@ from scipy.linalg import cho_factor, cho_solve
 __all__ = ["minimize_lbfgs", "minimize_newton"]
 
 ValueGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
+SecantPair = tuple[np.ndarray, np.ndarray, float]  # step, gradient's change, 1 / inner product
 
 SUFFICIENT_DECREASE = 1e-4  # of the Armijo rule
 # A step that shrinks the gradient this much leaves the old Hessian good enough for another one: a
@@ -36,9 +37,13 @@ def minimize_newton(
     start: np.ndarray,
     *,
     tolerance: float,
+    first_hessian: np.ndarray | None = None,
     max_steps: int = 1000,
 ) -> np.ndarray:
     """Minimize by Newton steps with Cholesky factors, reused while the gradient shrinks fast.
+
+    Secant pairs gathered since the last factor correct it, as limited-memory BFGS corrects a
+    multiple of the identity.
 
     Parameters
     ----------
@@ -50,6 +55,8 @@ def minimize_newton(
         Where to begin.
     tolerance : float
         Bound on the gradient norm of the result, positive.
+    first_hessian : ndarray of shape (d, d) or None
+        A positive definite guess of the Hessian around the minimizer, from which to begin.
     max_steps : int
         Steps after which to give up.
 
@@ -64,24 +71,33 @@ def minimize_newton(
     """
     theta = np.array(start, dtype=np.float64)
     value, gradient = value_gradient(theta)
-    size, factor, fresh = float(np.linalg.norm(gradient)), None, False
+    size, fresh = float(np.linalg.norm(gradient)), False
+    factor = None if first_hessian is None else _factor(first_hessian)
+    past: list[SecantPair] = []
     for step in range(max_steps):
         if size <= tolerance:
             return theta
         if factor is None:
-            factor, fresh = cho_factor(hessian(theta), lower=True, check_finite=False), True
-        found = _line_search(value_gradient, theta, value, gradient, cho_solve(factor, gradient))
+            factor, fresh, past = _factor(hessian(theta)), True, []
+        direction = _two_loop(gradient, past, factor)
+        found = _line_search(value_gradient, theta, value, gradient, direction)
         if found is None:
             if fresh:
                 raise RuntimeError(BREAKDOWN.format(tolerance=tolerance, reached=size, steps=step))
             factor = None  # an outdated factor may be to blame
             continue
+        _remember(past, found[0] - theta, found[2] - gradient, max_steps)
         theta, value, gradient = found
         before, size = size, float(np.linalg.norm(gradient))
         fresh = False
         if size > FAST_CONTRACTION * before:
             factor = None
     raise RuntimeError(BREAKDOWN.format(tolerance=tolerance, reached=size, steps=max_steps))
+
+
+def _factor(matrix: np.ndarray) -> tuple[np.ndarray, bool]:
+    factor: tuple[np.ndarray, bool] = cho_factor(matrix, lower=True, check_finite=False)
+    return factor
 
 
 def minimize_lbfgs(
@@ -112,7 +128,7 @@ def minimize_lbfgs(
     """
     theta = np.array(start, dtype=np.float64)
     value, gradient = value_gradient(theta)
-    past: list[tuple[np.ndarray, np.ndarray, float]] = []
+    past: list[SecantPair] = []
     for step in range(max_steps):
         size = float(np.linalg.norm(gradient))
         if size <= tolerance:
@@ -123,27 +139,41 @@ def minimize_lbfgs(
                 raise RuntimeError(BREAKDOWN.format(tolerance=tolerance, reached=size, steps=step))
             past.clear()  # start again from steepest descent
             continue
-        moved, change = found[0] - theta, found[2] - gradient
-        inner = float(moved @ change)
-        if inner > 0.0:  # strong convexity, up to rounding
-            past.append((moved, change, 1.0 / inner))
-            del past[:-memory]
+        _remember(past, found[0] - theta, found[2] - gradient, memory)
         theta, value, gradient = found
     raise RuntimeError(BREAKDOWN.format(tolerance=tolerance, reached=size, steps=max_steps))
 
 
-def _two_loop(gradient: np.ndarray, past: list[tuple[np.ndarray, np.ndarray, float]]) -> np.ndarray:
-    """Return the approximate Newton step (Nocedal and Wright, Algorithm 7.4)."""
+def _remember(past: list[SecantPair], moved: np.ndarray, change: np.ndarray, memory: int) -> None:
+    """Append a step and the gradient's change over it; keep the last `memory` of them."""
+    inner = float(moved @ change)
+    if inner > 0.0:  # strong convexity, up to rounding
+        past.append((moved, change, 1.0 / inner))
+        del past[:-memory]
+
+
+def _two_loop(
+    gradient: np.ndarray,
+    past: list[SecantPair],
+    factor: tuple[np.ndarray, bool] | None = None,
+) -> np.ndarray:
+    """Return the approximate Newton step (Nocedal and Wright, Algorithm 7.4).
+
+    The pairs correct the Hessian of `factor`, or without it a multiple of the identity.
+    """
     direction = gradient.copy()
-    if not past:
+    if not past and factor is None:
         return direction / max(1.0, float(np.linalg.norm(gradient)))
     weights = []
     for moved, change, inverse in reversed(past):
         weight = inverse * float(moved @ direction)
         direction -= weight * change
         weights.append(weight)
-    moved, change, inverse = past[-1]
-    direction /= inverse * float(change @ change)
+    if factor is not None:
+        direction = cho_solve(factor, direction, check_finite=False)
+    else:
+        moved, change, inverse = past[-1]
+        direction /= inverse * float(change @ change)
     for (moved, change, inverse), weight in zip(past, reversed(weights), strict=True):
         direction += (weight - inverse * float(change @ direction)) * moved
     return direction
