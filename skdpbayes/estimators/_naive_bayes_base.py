@@ -60,7 +60,7 @@ class ReleasedNaiveBayes(PrivateClassifier):
     def _forget(self) -> None:
         """Drop what an earlier fit left and this one may not replace: it has another price."""
         for name in ("statistics_", "noise_", "_exact_moments", "_largest_variance"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
 
     def _latent(self, generator: np.random.Generator, n_draws: int) -> Latent:
         non_private = np.isinf(self.privacy_.epsilon)
@@ -344,10 +344,10 @@ def _seed_of(random_state: Any) -> tuple[Any, ...] | None:
     if isinstance(random_state, numbers.Integral):
         return int(random_state), ()
     if isinstance(random_state, np.random.SeedSequence):
-        entropy = random_state.entropy
-        return tuple(np.ravel(entropy).tolist()) if np.ndim(entropy) else entropy, (
-            random_state.spawn_key
-        )
+        entropy: Any = random_state.entropy
+        if not isinstance(entropy, numbers.Integral):
+            entropy = tuple(int(word) for word in entropy)
+        return entropy, random_state.spawn_key
     return None
 
 

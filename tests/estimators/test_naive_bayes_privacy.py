@@ -60,6 +60,9 @@ def test_equal_seeds_and_equal_models_are_not_merged():
     assert one.merge(other).n_records_ == 400
     with pytest.raises(ValueError, match="random_state must differ"):
         one.merge(twin)
+    same = LaplaceNaiveBayes(1.0, classes=[0, 1], random_state=5).fit(X, y)
+    with pytest.raises(ValueError, match="random_state must differ"):
+        one.merge(same)  # an int is the seed sequence of that int
     secure = LaplaceNaiveBayes(1.0).fit(X, y)
     with pytest.raises(ValueError, match="there twice"):
         secure.merge(secure)
