@@ -48,7 +48,7 @@ class StepSizeState(NamedTuple):
     log_step: float
     log_step_average: float
     error_average: float
-    count: int
+    n_updates: int
     anchor: float
 
     @classmethod
@@ -214,7 +214,7 @@ def tune_step_size(tuning: StepSizeState, acceptance: float, target: float = 0.8
     -------
     StepSizeState
     """
-    count = tuning.count + 1
+    count = tuning.n_updates + 1
     weight = 1.0 / (count + 10.0)  # t0 = 10
     error = (1.0 - weight) * tuning.error_average + weight * (target - acceptance)
     log_step = tuning.anchor - np.sqrt(count) / 0.05 * error  # gamma = 0.05
