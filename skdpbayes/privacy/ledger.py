@@ -212,7 +212,7 @@ class PrivacyLedger:
             epsilon=epsilon,
             delta=self.delta,
             adjacency=self.adjacency,
-            mechanism=f"the composition of {state.totals.count} reservations",
+            mechanism=f"all reservations so far ({state.totals.count})",
             event=tight_total(state.charges),
             seeded=any(guarantee.seeded for guarantee in guarantees),
             conditions=tuple(conditions),
