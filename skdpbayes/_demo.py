@@ -83,6 +83,7 @@ def matched_states(fitted: Any, X: Any, states: Any) -> float:
 
 
 DEMOS: list[Demo] = [
+    Demo("DPSGLDClassifier", census_rows, {"delta": DELTA}),
     Demo("ObjPertLogisticRegression", census_rows, {"delta": DELTA}),
     Demo("OPSLogisticRegression", census_rows, {"delta": DELTA}),
     Demo("OPSLinearSVC", census_rows, {"delta": DELTA}),

@@ -36,6 +36,9 @@ MEAN_WEIGHT = 0.5
 # Directions are stretched as if their variance were at least this fraction of the largest
 # eigenvalue that noise alone produces.
 NOISE_FLOOR = 0.25
+# Directions that share the length of rows of which nothing is known; a direction with more of it
+# oscillates, which clipping bounds and the average of the chain removes.
+PLAIN_DIMENSION = 8.0
 
 
 @dataclass(frozen=True)
@@ -102,9 +105,13 @@ def moment_sensitivity(adjacency: Adjacency) -> float:
     return math.sqrt(2.0 + 2.0 * square + square**2 / 2.0)
 
 
-def plain_coordinates(n_columns: int, data_norm: float) -> Coordinates:
-    """Rows divided by their public bound; the first direction may have all of their length."""
-    return Coordinates(np.zeros(n_columns), None, 1.0 / data_norm, 0.0, 1.0)
+def plain_coordinates(n_columns: int, data_norm: float, private: bool) -> Coordinates:
+    """Rows divided by their public bound.
+
+    Without clipping the first direction may have all of their length.
+    """
+    dimension = min(PLAIN_DIMENSION, max(1.0, n_columns / 2.0)) if private else 1.0
+    return Coordinates(np.zeros(n_columns), None, 1.0 / data_norm, 0.0, dimension)
 
 
 def public_coordinates(covariance: Any, n_columns: int) -> Coordinates:
@@ -137,8 +144,10 @@ def released_coordinates(
     noise = 0.0
     if math.isfinite(mu):
         size = d + d * (d + 1) // 2
+        # a sum of n rounded products of unit rows errs by at most n^2 roundings
+        rounding = 1e-9 + 4.0 * n_rows**2 * np.finfo(np.float64).eps
         noise = randomness.release_scale(
-            1.0 / mu, moment_sensitivity(adjacency) * (1.0 + 1e-9), size
+            1.0 / mu, moment_sensitivity(adjacency) * (1.0 + rounding), size
         )
         total, moments = _release(total, moments, noise, generator)
     center = total / n_rows if centered else np.zeros(d)

@@ -171,7 +171,7 @@ class PrivateChainClassifier(ChainSettings):
                 X, data_norm, moments_mu, self.adjacency, bool(self.fit_intercept), noise
             )
         if self.preconditioner is None or isinstance(self.preconditioner, str):
-            return plain_coordinates(X.shape[1], data_norm)
+            return plain_coordinates(X.shape[1], data_norm, not self._non_private)
         return public_coordinates(self.preconditioner, X.shape[1])
 
     def _dynamics(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from skdpbayes import privacy, randomness
+from skdpbayes.estimators import _chain_plan
 from skdpbayes.estimators._chain_plan import plan_chain
 from skdpbayes.estimators._chain_run import Dynamics, step_sizes
 from skdpbayes.estimators._coordinates import (
@@ -16,6 +17,7 @@ from skdpbayes.estimators._coordinates import (
     released_coordinates,
 )
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.models import minibatch
 from skdpbayes.privacy.renyi import rdp_epsilon, rdp_noise_multiplier
 
 BASE = {
@@ -90,6 +92,10 @@ def test_noise_covers_rounding():
     sensitivity = 0.5 + grid * math.sqrt(10_000)
     assert scale >= plan.noise_multiplier * sensitivity
     assert scale < 1.0001 * plan.noise_multiplier * 0.5
+
+
+def test_sums_run_over_as_many_rows_as_the_rounding_bound_says():
+    assert minibatch.SUM_RUN == _chain_plan.SUM_RUN
 
 
 def test_accountants_of_the_papers_ask_for_more_noise():
