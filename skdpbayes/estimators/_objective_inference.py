@@ -58,7 +58,9 @@ def _without_noise_spread(values: np.ndarray, deviation: float) -> np.ndarray:
     Symmetric noise spreads m equal eigenvalues over a semicircle of radius ``deviation sqrt(2 m)``,
     and adds ``deviation^2 (m (m + 1) / 2 - 1)`` to their sum of squares about the mean. Runs of
     eigenvalues (ascending) within that width are shrunk as Ledoit and Wolf (2004) do, with the
-    noise known; without it small eigenvalues, and with them all intervals, would be off.
+    noise known; without it small eigenvalues, and with them all intervals, would be off. A run
+    whose mean is below the noise counts as no information: the mean overstates the weakest of it,
+    whose intervals would be too short, and the prior is the honest answer.
     """
     result, start = values.copy(), 0
     while deviation > 0.0 and start < values.size:
@@ -70,6 +72,8 @@ def _without_noise_spread(values: np.ndarray, deviation: float) -> np.ndarray:
         excess = spread - deviation**2 * (0.5 * m * (m + 1) - 1.0)
         kept = np.sqrt(max(0.0, excess / spread)) if spread > 0.0 else 0.0
         result[start:stop] = run.mean() + kept * (run - run.mean())
+        if run.mean() < deviation:  # the run as a whole does not stand out from the noise
+            result[start:stop] = 0.0
         start = stop
     return result
 
