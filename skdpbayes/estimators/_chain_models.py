@@ -59,9 +59,13 @@ class LinearPotential:
         data, residuals = models.clipped_linear_gradient(
             theta, shift, self.X, self.codes, self.lengths, clip_norm, rows
         )
-        # the prior's potential is (|w|^2 + (b / s)^2) / (2 C)
+        # the prior's potential is (|w|^2 + (b / s)^2) / (2 C); both are mapped at once
+        n_outputs = self.shape[0]
+        stacked = np.concatenate([data, theta])
+        stacked[n_outputs:] /= self.C
         pull = shift / (self.C * self.intercept_scaling**2)
-        return self._mapped(data, residuals), self._mapped(theta / self.C, pull)
+        both = self._mapped(stacked, np.concatenate([residuals, pull]))
+        return both[:n_outputs], both[n_outputs:]
 
     def prior_precision(self) -> np.ndarray:
         """Hessian of the prior's potential for one output."""
