@@ -255,7 +255,7 @@ class PrivateHMM(HiddenMarkovBase):
         self.n_times_, self.group_labels_ = layout
         self.n_events_ = codes.shape[0]
         # The claim is about this fit: counts that an earlier one released are not part of it.
-        vars(self).pop("released_counts_", None)
+        self.__dict__.pop("released_counts_", None)
         prior = model_prior(self, categories)
         if ops is not None:
             self.noise_scale_ = 1.0 / ops.inverse_temperature

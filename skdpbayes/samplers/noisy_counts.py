@@ -151,7 +151,7 @@ def _ratio(n: int, m: int, odds: float, y: int, partner: int, kind: int, tilt: f
 def _draw(m: int, odds: float, y: int, partner: int, kind: int, tilt: float, uniform: float) -> int:
     """Invert a log-concave pmf outwards from its mode: right of it first, then left."""
     low = 0
-    high = max(y, np.int64(odds)) + 1 if m == _NO_TOTAL else m
+    high = max(y, int(odds)) + 1 if m == _NO_TOTAL else m
     while low < high:
         middle = (low + high) // 2
         if _ratio(middle, m, odds, y, partner, kind, tilt) > 1.0:

@@ -116,7 +116,7 @@ def _log_sum(y: int, rate: float, kind: int, tilt: float, scale: float) -> float
     if rate <= 0.0:
         return _log_noise(y, kind, scale)
     low = 0
-    high = max(y, np.int64(rate)) + 1
+    high = max(y, int(rate)) + 1
     while low < high:
         middle = (low + high) // 2
         if _ratio(middle, _NO_TOTAL, rate, y, 0, kind, tilt) > 1.0:

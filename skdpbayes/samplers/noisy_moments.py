@@ -91,7 +91,7 @@ def _cdf(cumulative: np.ndarray, position: float) -> float:
 def _quantile(cumulative: np.ndarray, mass: float) -> float:
     """Inverse of `_cdf`."""
     last = cumulative.shape[0] - 1
-    low = np.searchsorted(cumulative, mass, side="right") - 1
+    low = int(np.searchsorted(cumulative, mass, side="right")) - 1
     low = min(max(low, 0), last - 1)
     width = cumulative[low + 1] - cumulative[low]
     return low + min(max((mass - cumulative[low]) / width, 0.0), 1.0)
