@@ -53,6 +53,10 @@ def log_prior_of(fitted: Any) -> np.ndarray:
     return np.asarray(fitted.class_log_prior_)
 
 
+def draws_of(fitted: Any) -> np.ndarray:
+    return np.asarray(fitted.sample_posterior()["coef"])
+
+
 @dataclass(frozen=True)
 class Case:
     """One audit: an estimator, a pair of data sets, and what an adversary looks at."""
@@ -91,12 +95,34 @@ def _both(make: Callable[[str], Case]) -> list[Case]:
     return [make("replace_one"), make("zero_out")]
 
 
-def _linear(estimator: Any, label: str, **params: Any) -> list[Case]:
+def _linear(estimator: Any, label: str, n_samples: int, **params: Any) -> list[Case]:
     """Replace a record by its mirror image; for ``zero_out`` by a row of zeros."""
 
     def make(adjacency: str) -> Case:
-        pair = neighbors.antipodal(10, 2) if adjacency == "replace_one" else ZEROED
+        replaced = neighbors.antipodal(n_samples, 2)
+        pair = replaced if adjacency == "replace_one" else neighbors.zeroed_record(n_samples, 1)
         return Case(estimator, label, {**LINEAR, **params, "adjacency": adjacency}, pair)
+
+    return _both(make)
+
+
+def _only_record(estimator: Any, label: str, **params: Any) -> list[Case]:
+    """Flip the label of the only record; for ``zero_out`` replace it by a row of zeros."""
+
+    def make(adjacency: str) -> Case:
+        pair = neighbors.tiny() if adjacency == "replace_one" else neighbors.zeroed_record(1, 1)
+        return Case(estimator, label, {**LINEAR, **params, "adjacency": adjacency}, pair)
+
+    return _both(make)
+
+
+def _chain(label: str, **params: Any) -> list[Case]:
+    """Look at every released state; a small clip makes the record's gradient as large as it may."""
+
+    def make(adjacency: str) -> Case:
+        pair = neighbors.label_flip(10, 2) if adjacency == "replace_one" else ZEROED
+        settings = {**LINEAR, **CHAIN, **BUDGET, **params, "adjacency": adjacency}
+        return Case(DPSGLDClassifier, label, settings, pair, draws_of)
 
     return _both(make)
 
@@ -126,7 +152,15 @@ FLIP = neighbors.label_flip(10, 2)
 SINGLETON = neighbors.singleton_class(10, 2)
 MOVED = neighbors.moved_event(6, n_months=3, n_regions=2, n_categories=3)
 FAR = neighbors.far_bounds(10)
-CHAIN = {"n_steps": 4, "batch_size": 5, "preconditioner": None, "n_draws": 4, "burn_in": 0.0}
+CHAIN = {
+    "n_steps": 4,
+    "batch_size": 5,
+    "preconditioner": None,
+    "n_draws": 4,
+    "burn_in": 0.0,
+    "clip_norm": 0.4,
+}
+EXACT = {"C": 0.01, "n_steps": 8, "cap_at_posterior": False}
 TOKENS = NeighborPair(
     np.array([[2, 0]] + [[0, 2]] * 9),
     np.array([1] + [0] * 9),
@@ -136,17 +170,17 @@ TOKENS = NeighborPair(
 )
 
 CASES: list[Case] = [
-    *_linear(ObjPertLogisticRegression, "objective", C=1.0, **BUDGET),
-    *_linear(ObjPertLogisticRegression, "objective, pure", C=1.0, **PURE),
-    *_linear(ObjPertLogisticRegression, "output", C=1.0, method="output", **BUDGET),
-    *_linear(ObjPertLogisticRegression, "output, pure", C=1.0, method="output", **PURE),
-    *_linear(OPSLogisticRegression, "Langevin", C=0.1, n_steps=6, **BUDGET),
-    *_linear(OPSLogisticRegression, "rejection", sampler="rejection", coef_norm=2.0, **PURE),
-    *_linear(OPSLinearSVC, "Langevin", C=0.1, n_steps=6, **BUDGET),
-    *_linear(OPSLinearSVC, "rejection", sampler="rejection", coef_norm=1.0, **PURE),
-    *_linear(DPSGLDClassifier, "Poisson batches", **CHAIN, **BUDGET),
-    *_linear(DPSGLDClassifier, "fixed batches", subsampling="fixed", **CHAIN, **BUDGET),
-    *_linear(DPSGLDClassifier, "SGHMC", sampler="sghmc", **CHAIN, **BUDGET),
+    *_linear(ObjPertLogisticRegression, "objective", 200, C=1.0, **BUDGET),
+    *_linear(ObjPertLogisticRegression, "objective, pure", 200, C=1.0, **PURE),
+    *_linear(ObjPertLogisticRegression, "output", 10, C=0.1, method="output", **BUDGET),
+    *_linear(ObjPertLogisticRegression, "output, pure", 10, C=0.1, method="output", **PURE),
+    *_only_record(OPSLogisticRegression, "Langevin", coef_norm=0.5, **EXACT, **BUDGET),
+    *_linear(OPSLogisticRegression, "rejection", 20, sampler="rejection", coef_norm=2.0, **PURE),
+    *_only_record(OPSLinearSVC, "Langevin", smoothing=0.5, **EXACT, **BUDGET),
+    *_linear(OPSLinearSVC, "rejection", 10, sampler="rejection", coef_norm=1.0, **PURE),
+    *_chain("Poisson batches"),
+    *_chain("fixed batches", subsampling="fixed"),
+    *_chain("SGHMC", sampler="sghmc"),
     *_counts("Laplace, Bernoulli", SINGLETON, mechanism="laplace", **PURE),
     *_counts("Gaussian, Bernoulli", SINGLETON, mechanism="gaussian", **BUDGET),
     *_counts("one draw, Bernoulli", SINGLETON, mechanism="ops", **PURE),
@@ -181,12 +215,10 @@ CASES: list[Case] = [
         neighbors.long_row(10, 2),
     ),
     Case(
-        OPSLinearSVC,
-        "only record",
-        {**LINEAR, "C": 0.01, "smoothing": 0.5, "n_steps": 6, "cap_at_posterior": False, **BUDGET},
-        neighbors.tiny(),
-    ),
-    Case(
-        DPSGLDClassifier, "empty batch", {**LINEAR, **CHAIN, **BUDGET}, neighbors.empty_batch(10, 2)
+        DPSGLDClassifier,
+        "empty batch",
+        {**LINEAR, **CHAIN, **BUDGET},
+        neighbors.empty_batch(10, 2),
+        draws_of,
     ),
 ]

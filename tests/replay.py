@@ -165,8 +165,8 @@ def _langevin_hook(tape: Tape) -> Callable[..., Any]:
     return hook
 
 
-def _clipped_sum_hook(tape: Tape, kind: type) -> Callable[..., Any]:
-    original = kind.clipped_sum
+def _gradients_hook(tape: Tape, kind: type) -> Callable[..., Any]:
+    original = kind.gradients
 
     def hook(potential: Any, position: Any, rows: Any, clip_norm: float) -> Any:
         def run() -> Any:
@@ -176,11 +176,12 @@ def _clipped_sum_hook(tape: Tape, kind: type) -> Callable[..., Any]:
             same = rows is None or np.array_equal(rows, entry.held[1])
             assert same, "batches depend on the data"
             np.testing.assert_array_equal(position, entry.held[0])
-            gap = float(np.linalg.norm(run() - entry.output))
+            gap = float(np.linalg.norm(run()[0] - entry.output[0]))
             return Distance("clipped sum", gap / clip_norm)
 
         held = (np.array(position), None if rows is None else np.array(rows))
-        return tape.visit("clipped sum", (float(clip_norm),), held, run, compare)
+        output = tape.visit("clipped sum", (float(clip_norm),), held, run, compare)
+        return tuple(part.copy() for part in output)  # the chain adds its noise in place
 
     return hook
 
@@ -234,7 +235,7 @@ def hooks(tape: Tape) -> Iterator[None]:
         patch(objective_perturbation, "minimize", _minimize_hook(tape))
         patch(samplers, "langevin_chain", _langevin_hook(tape))
         for kind in (_chain_models.LinearPotential,):
-            patch(kind, "clipped_sum", _clipped_sum_hook(tape, kind))
+            patch(kind, "gradients", _gradients_hook(tape, kind))
         for name in ("draw_rejection", "draw_hmc"):
             patch(_ops_sampling, name, _draw_hook(tape, getattr(_ops_sampling, name)))
         patch(naive_bayes, "draw_tables", _statistics_hook(tape, naive_bayes.draw_tables, 1))
