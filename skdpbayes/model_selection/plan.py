@@ -13,7 +13,8 @@ from skdpbayes.privacy.calibration import discrete_gaussian_scale, discrete_lapl
 from skdpbayes.privacy.composition import compose
 from skdpbayes.privacy.discrete import DiscreteGaussian, DiscreteLaplace
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent, PureDP
-from skdpbayes.privacy.selection import BestOfRandomRuns, any_of, selection_coverage
+from skdpbayes.privacy.repetition import selection_coverage
+from skdpbayes.privacy.selection import BestOfRandomRuns, any_of
 
 __all__ = ["STRATEGIES", "SearchPlan", "plan_search"]
 

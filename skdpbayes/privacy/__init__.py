@@ -78,15 +78,13 @@ from skdpbayes.privacy.objective_calibration import (
     redberg2023_noise_multiplier,
 )
 from skdpbayes.privacy.objective_perturbation import ObjectivePerturbation, largest_curvature
-from skdpbayes.privacy.selection import (
-    AnyOf,
-    BestOfRandomRuns,
-    any_of,
+from skdpbayes.privacy.repetition import (
     negative_binomial_gamma,
     negative_binomial_mean,
     papernot_steinke_rdp,
     selection_coverage,
 )
+from skdpbayes.privacy.selection import AnyOf, BestOfRandomRuns, any_of
 from skdpbayes.privacy.sgmcmc import (
     LangevinNoise,
     free_step_size,
