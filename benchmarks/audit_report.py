@@ -20,7 +20,7 @@ from skdpbayes.auditing import audit
 from tests.audit_cases import CASES, Case
 
 HEADER = """\
-.. Written by ``python benchmarks/audit_report.py --output docs/audit.rst``; do not edit.
+.. Written by ``python benchmarks/audit_report.py --trials {n_fits} --output docs/audit.rst``.
 
 Audit report
 ============
