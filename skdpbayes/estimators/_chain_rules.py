@@ -13,7 +13,14 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["constant_feature", "curvature", "default_batch_size", "default_steps", "langevin_step"]
+__all__ = [
+    "constant_feature",
+    "curvature",
+    "default_batch_size",
+    "default_steps",
+    "langevin_step",
+    "least_variance",
+]
 
 # Relaxation times after which more steps fit noise rather than signal, and the constant c above.
 # Both were chosen by accuracy on the test file of Adult, so results there are not blind to it.
@@ -22,6 +29,9 @@ SNR_WEIGHT = 0.25
 # A chain without privacy noise steps by this fraction of the inverse of the largest curvature.
 SAMPLING_STEP = 0.2
 MOST_CONSTANT = 0.5
+# In no direction has the prior more than this share of the largest curvature of the losses, so that
+# a step which is stable for the losses is stable with the prior.
+PRIOR_SHARE = 0.25
 # Fisher scoring without privacy noise injects this many times the information's own variance.
 FISHER_NOISE = 8.0
 
@@ -66,6 +76,15 @@ def langevin_step(
     H = mean_curvature * n_samples / dimension
     time = min(LONGEST, SNR_WEIGHT * (H * math.sqrt(n_steps) / noise) ** 2)
     return min(time / (H * n_steps), 1.0 / largest)
+
+
+def least_variance(n_samples: int, C: float, largest_curvature: float) -> float:
+    """Variance of the rows below which a direction is not stretched further.
+
+    Stretched to variance 1 / D, a direction of variance v has the prior curvature 1 / (v D C),
+    while the losses have at most ``largest_curvature * n_samples / D``.
+    """
+    return 1.0 / (PRIOR_SHARE * largest_curvature * n_samples * C)
 
 
 def constant_feature(step: float, n_samples: int, largest_curvature: float, stable: float) -> float:

@@ -114,7 +114,9 @@ def plain_coordinates(n_columns: int, data_norm: float, private: bool) -> Coordi
     return Coordinates(np.zeros(n_columns), None, 1.0 / data_norm, 0.0, dimension)
 
 
-def public_coordinates(covariance: Any, n_columns: int) -> Coordinates:
+def public_coordinates(
+    covariance: Any, n_columns: int, *, least_variance: float = 0.0
+) -> Coordinates:
     """Coordinates from a public covariance matrix of the rows."""
     matrix = np.asarray(covariance, dtype=np.float64)
     if matrix.shape != (n_columns, n_columns) or not np.allclose(matrix, matrix.T):
@@ -122,7 +124,7 @@ def public_coordinates(covariance: Any, n_columns: int) -> Coordinates:
             f"preconditioner must be 'auto', None or a symmetric ({n_columns}, {n_columns}) "
             f"matrix; got an array of shape {matrix.shape}."
         )
-    transform, dimension = _whitening(matrix, 0.0)
+    transform, dimension = _whitening(matrix, 0.0, least_variance)
     return Coordinates(np.zeros(n_columns), transform, 1.0, 0.0, dimension)
 
 
@@ -133,10 +135,13 @@ def released_coordinates(
     adjacency: Adjacency,
     centered: bool,
     generator: np.random.Generator,
+    *,
+    least_variance: float = 0.0,
 ) -> Coordinates:
     """Release the moments of the rows under ``mu`` of Gaussian DP and make coordinates of them.
 
-    ``mu=inf`` uses them as they are. Without an intercept rows are not centered.
+    ``mu=inf`` uses them as they are. Without an intercept rows are not centered. Directions whose
+    variance (of the rows as given) is below ``least_variance`` are stretched as if it were that.
     """
     n_rows, d = X.shape
     total = np.asarray(X.sum(axis=0)).ravel() / data_norm
@@ -152,7 +157,9 @@ def released_coordinates(
         total, moments = _release(total, moments, noise, generator)
     center = total / n_rows if centered else np.zeros(d)
     covariance = moments / n_rows - np.outer(center, center)
-    transform, dimension = _whitening(covariance, noise * math.sqrt(2.0 * d) / n_rows)
+    transform, dimension = _whitening(
+        covariance, noise * math.sqrt(2.0 * d) / n_rows, least_variance / data_norm**2
+    )
     return Coordinates(center * data_norm, transform / data_norm, 1.0, 0.0, dimension)
 
 
@@ -171,7 +178,7 @@ def _release(
     return flat[:d] / MEAN_WEIGHT, noisy
 
 
-def _whitening(covariance: np.ndarray, edge: float) -> tuple[np.ndarray, float]:
+def _whitening(covariance: np.ndarray, edge: float, least: float) -> tuple[np.ndarray, float]:
     """Return a whitening matrix that gives rows a mean square length of 1, and its dimension.
 
     Noise alone has eigenvalues up to ``edge``. A direction of variance v above half of it shows as
@@ -186,7 +193,7 @@ def _whitening(covariance: np.ndarray, edge: float) -> tuple[np.ndarray, float]:
     if not seen.all():
         rest = values.sum() - variance.sum()
         variance[~seen] = max(rest / np.count_nonzero(~seen), 1e-9)
-    floor = max(NOISE_FLOOR * edge, 1e-6)
+    floor = max(NOISE_FLOOR * edge, least, 1e-6)
     stretched = np.maximum(variance, floor)
     dimension = max(1.0, float(np.sum(variance / stretched)))
     transform = (vectors / np.sqrt(stretched * dimension)) @ vectors.T

@@ -165,14 +165,21 @@ class PrivateChainClassifier(ChainSettings):
         self, X: Any, moments_mu: float, generator: np.random.Generator
     ) -> Coordinates:
         data_norm = float(self.data_norm)
+        _, largest = rules.curvature(self._n_outputs, int(self.classes_.shape[0]))
+        least = rules.least_variance(X.shape[0], float(self.C), largest)
         if moments_mu > 0.0:
-            noise = randomness.spawn(generator, 1)[0]
             return released_coordinates(
-                X, data_norm, moments_mu, self.adjacency, bool(self.fit_intercept), noise
+                X,
+                data_norm,
+                moments_mu,
+                self.adjacency,
+                bool(self.fit_intercept),
+                randomness.spawn(generator, 1)[0],
+                least_variance=least,
             )
         if self.preconditioner is None or isinstance(self.preconditioner, str):
             return plain_coordinates(X.shape[1], data_norm, not self._non_private)
-        return public_coordinates(self.preconditioner, X.shape[1])
+        return public_coordinates(self.preconditioner, X.shape[1], least_variance=least)
 
     def _dynamics(
         self, plan: ChainPlan, coordinates: Coordinates, shape: tuple[int, int]

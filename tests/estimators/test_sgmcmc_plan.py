@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from skdpbayes import privacy, randomness
+from skdpbayes import DPSGLDClassifier, privacy, randomness
+from skdpbayes.datasets import make_census
 from skdpbayes.estimators import _chain_plan
 from skdpbayes.estimators._chain_plan import plan_chain
 from skdpbayes.estimators._chain_run import Dynamics, step_sizes
@@ -182,3 +183,12 @@ def test_noise_of_the_moments(factor):
     expected = factor * moment_sensitivity("replace_one") / mu / MEAN_WEIGHT
     right = abs(np.std(noisy) / expected - 1.0) < 4 / math.sqrt(2 * 50 * d)
     assert right == (factor == 1.0)
+
+
+def test_collinear_columns_do_not_make_the_chain_diverge():
+    """Indicators that add up to one leave a direction that only the prior holds in place."""
+    X, y = make_census(1000, encoding="raw", return_X_y=True, random_state=0)
+    for epsilon in (math.inf, 1e6):
+        fitted = DPSGLDClassifier(epsilon=epsilon, random_state=0).fit(X, y)
+        assert np.all(np.isfinite(fitted.sample_posterior()["coef"]))
+        assert fitted.score(X, y) > 0.8  # the majority class is 0.7
