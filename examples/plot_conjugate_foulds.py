@@ -90,11 +90,11 @@ for n_total in sizes:
         curves.setdefault(name, []).append(np.abs(values).mean())
         squares.setdefault(name, []).append((values**2).mean() * n_total / (p * (1 - p)))
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
 for name, values in curves.items():
-    left.loglog(sizes, values, marker="o", label=name)
-left.set(xlabel="N", ylabel="mean absolute error", title="ε = 0.1, p = 0.1")
-left.legend()
+    axes.loglog(sizes, values, marker="o", label=name)
+axes.set(xlabel="N", ylabel="mean absolute error", title="ε = 0.1, p = 0.1")
+axes.legend()
 
 # %%
 # Efficiency
@@ -103,12 +103,14 @@ left.legend()
 # sample under noise on the statistic, :math:`1 + T` for a draw at temperature :math:`T` (here
 # :math:`T = 2 \log(19) / 0.1 = 58.9`).
 
+figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
 for name, values in squares.items():
-    right.loglog(sizes, values, marker="o", label=name)
+    axes.loglog(sizes, values, marker="o", label=name)
 temperature = 2 * np.log(0.95 / 0.05) / epsilon
 for level in (1.0, 2.0, 1.0 + temperature):
-    right.axhline(level, color="gray", linestyle=":")
-right.set(xlabel="N", ylabel="variance / best possible", title="Relative efficiency")
+    axes.axhline(level, color="gray", linestyle=":")
+axes.set(xlabel="N", ylabel="variance / best possible", title="Relative efficiency")
+axes.legend()
 for name, values in squares.items():
     print(f"{name:24s} {values[-1]:8.2f} at N = {sizes[-1]:,}")
 print(f"1 + T = {1 + temperature:.1f}")
