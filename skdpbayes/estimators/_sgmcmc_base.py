@@ -70,6 +70,7 @@ class PrivateChainClassifier(ChainSettings):
         )
         # 4 reserve the budget
         self._reserve(guarantee)
+        self._forget_coefficients()
         # 5 touch the data, under noise
         if self._is_network:
             self._run_network(X, codes, plan, generator)
@@ -79,6 +80,12 @@ class PrivateChainClassifier(ChainSettings):
         self.n_steps_, self.batch_size_ = plan.n_steps, int(plan.batch_size)
         self.privacy_ = guarantee
         return self
+
+    def _forget_coefficients(self) -> None:
+        """Drop what an earlier fit released: linear models and networks name theirs differently."""
+        public = ("coef_", "intercept_", "coefs_", "intercepts_")
+        for name in (*public, "_coef_draws", "_intercept_draws"):
+            self.__dict__.pop(name, None)
 
     def _run_linear(
         self,
@@ -239,6 +246,7 @@ class PrivateChainClassifier(ChainSettings):
         event = chain._plan(chain._problem(X.shape), "langevin")[0].event
         guarantee = self._guarantee(event, "last state of a Langevin chain")
         self._reserve(guarantee)
+        self._forget_coefficients()
         chain.fit(X, self.classes_[codes])
         self.coef_, self.intercept_ = chain.coef_, chain.intercept_
         self._coef_draws, self._intercept_draws = chain._coef_draws, chain._intercept_draws

@@ -221,6 +221,16 @@ def test_nothing_unreleased_depends_on_the_data(case):
 
 
 @each_case
+def test_a_private_fit_keeps_nothing_of_an_earlier_one(case):
+    X, y = case.data()
+    again = case.build(epsilon=np.inf, random_state=5).fit(X, y)
+    again.set_params(epsilon=1.0).fit(X, y)
+    state, expected = map(_fitted_state, (again, case.build(epsilon=1.0, random_state=5).fit(X, y)))
+    assert state.keys() == expected.keys()
+    assert all(_same(state[name], expected[name]) for name in state)
+
+
+@each_case
 def test_the_pickle_holds_no_training_row(case):
     X, y = case.data()
     blob = pickle.dumps(case.build(random_state=0).fit(X, y))

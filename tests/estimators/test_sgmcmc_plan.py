@@ -192,3 +192,13 @@ def test_collinear_columns_do_not_make_the_chain_diverge():
         fitted = DPSGLDClassifier(epsilon=epsilon, random_state=0).fit(X, y)
         assert np.all(np.isfinite(fitted.sample_posterior()["coef"]))
         assert fitted.score(X, y) > 0.8  # the majority class is 0.7
+
+
+@pytest.mark.parametrize(("before", "after"), [((), (4,)), ((4,), ())])
+def test_changing_the_model_drops_what_the_other_one_released(before, after):
+    X, y = make_census(300, encoding="raw", return_X_y=True, random_state=0)
+    params = {"delta": 1e-6, "n_steps": 5, "random_state": 0}
+    again = DPSGLDClassifier(math.inf, hidden_layer_sizes=before, **params).fit(X, y)
+    again.set_params(epsilon=1.0, hidden_layer_sizes=after).fit(X, y)
+    fresh = DPSGLDClassifier(1.0, hidden_layer_sizes=after, **params).fit(X, y)
+    assert vars(again).keys() == vars(fresh).keys()
