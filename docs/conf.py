@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import sys
+from pathlib import Path
 
 import skdpbayes
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "skdpbayes"
 author = "the skdpbayes developers"
@@ -14,23 +17,22 @@ version = release = skdpbayes.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "myst_parser",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
+    "mathml",
 ]
-# MathJax is fetched by the reader's browser; set this to a local copy for an offline site.
-if "SKDPBAYES_MATHJAX" in os.environ:
-    mathjax_path = os.environ["SKDPBAYES_MATHJAX"]
+html_math_renderer = "mathml"  # the site must be readable without a network
 
 autosummary_generate = True
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
-html_theme = "alabaster"
-html_theme_options = {
-    "description": "Differentially private Bayesian learning for scikit-learn users"
-}
-exclude_patterns = ["_build", "sg_execution_times.rst"]
+html_theme = "furo"
+html_title = f"skdpbayes {release}"
+html_static_path = ["_static"]
+html_css_files = ["guide.css"]
+html_show_sourcelink = False
+exclude_patterns = ["_build", "_ext", "sg_execution_times.rst"]
 templates_path = ["_templates"]
 suppress_warnings = ["config.cache"]
 
