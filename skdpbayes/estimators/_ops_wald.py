@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import norm, t
 
-__all__ = ["wald_bounds"]
+__all__ = ["student_bounds", "wald_bounds"]
 
 
 def wald_bounds(
@@ -15,6 +15,7 @@ def wald_bounds(
     C: float,
     inverse_temperature: float,
     level: float,
+    n_draws: int = 1,
     step_size: float | None = None,
     n_steps: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -32,13 +33,15 @@ def wald_bounds(
     Parameters
     ----------
     draw : ndarray of shape (p,)
-        The released coefficients.
+        The released coefficients, or the mean of several independent draws.
     information : ndarray of shape (p, p)
         H.
     C, inverse_temperature : float
         Of the sampled density.
     level : float
         Coverage.
+    n_draws : int
+        How many draws ``draw`` is the mean of; 1 for a chain's state.
     step_size, n_steps : float and int, or None
         The chain's schedule; None for an exact draw.
 
@@ -51,7 +54,7 @@ def wald_bounds(
     total = h + 1.0 / C
     shrinkage, variance = h / total, h / total**2
     if step_size is None or n_steps is None:
-        added = 1.0 / (inverse_temperature * total)
+        added = 1.0 / (n_draws * inverse_temperature * total)
     else:
         a = 1.0 - step_size * total
         reached = 1.0 - a**n_steps
@@ -65,3 +68,31 @@ def wald_bounds(
     blind = (vectors[:, ~informed] ** 2).sum(axis=1) > 1e-12
     width[blind] = np.inf
     return center - width, center + width
+
+
+def student_bounds(
+    draws: np.ndarray, inverse_temperature: float, level: float
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Bounds from k independent draws, whose own scatter stands in for the information.
+
+    Under a weak prior a coefficient's draws have variance :math:`v = 1/(\beta h)` around an
+    estimate that has variance :math:`1/h = \beta v` around the truth, so the mean of k draws is off
+    by :math:`v (1/k + \beta)`; with v estimated from the same draws the law is Student's with k - 1
+    degrees of freedom.
+
+    Parameters
+    ----------
+    draws : ndarray of shape (k, p)
+        Released draws, k >= 2.
+    inverse_temperature, level : float
+        Of the sampled density, and the coverage.
+
+    Returns
+    -------
+    lower, upper : ndarray of shape (p,)
+    """
+    k = draws.shape[0]
+    center, variance = draws.mean(axis=0), draws.var(axis=0, ddof=1)
+    quantile = t.ppf(0.5 + 0.5 * level, k - 1)
+    half = quantile * np.sqrt(variance * (1.0 / k + inverse_temperature))
+    return center - half, center + half

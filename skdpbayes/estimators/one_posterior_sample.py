@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from skdpbayes import models
-from skdpbayes._validation import check_real
+from skdpbayes._validation import check_is_fitted, check_real
 from skdpbayes.estimators._linear import ProbabilisticLinearClassifier
 from skdpbayes.estimators._ops_base import OnePosteriorSample
-from skdpbayes.estimators._ops_wald import wald_bounds
+from skdpbayes.estimators._ops_wald import student_bounds, wald_bounds
 from skdpbayes.privacy import Adjacency
 
 __all__ = ["OPSLogisticRegression"]
@@ -214,22 +214,25 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
     def _loss(self) -> str:
         return "logistic" if self.classes_.shape[0] == 2 else "softmax"
 
-    def wald_interval(self, X: Any, level: float = 0.95) -> dict[str, np.ndarray]:
-        """Confidence intervals of the true coefficients, around the released draw.
+    def wald_interval(self, level: float = 0.95, *, X: Any = None) -> dict[str, np.ndarray]:
+        """Confidence intervals of the true coefficients, from the released draws alone.
 
         A draw scatters around the estimate as the estimate scatters around the truth, with 1 / beta
-        times its variance: the interval is wider by sqrt(1 + 1 / beta), and undoes the shrinkage of
-        the prior and of a Langevin chain that was stopped early. It uses nothing but the release
-        and ``X``, and is valid for large samples if the model is right.
+        times its variance: the interval of one draw is wider by sqrt(1 + 1 / beta). That scatter is
+        read off the released draws (two and more of an exact sampler), or computed from public rows
+        ``X``, which then also undoes the shrinkage of the prior and of a Langevin chain that was
+        stopped early. Valid for large samples if the model is right; without ``X`` also only where
+        the prior is weak. It is post-processing and costs no privacy.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_rows, n_features)
-            Rows of the same distribution as the training rows, from which the Fisher information of
-            one record is averaged; labels are not needed. They must be public (a reference sample,
-            or simulated): the intervals depend on them without noise.
         level : float, default=0.95
             Coverage of each interval.
+        X : {array-like, sparse matrix} of shape (n_rows, n_features), default=None
+            Rows of the same distribution as the training rows, from which the Fisher information of
+            one record is averaged; labels are not needed. They must be public (a reference sample,
+            or simulated): the intervals depend on them without noise. None: use the draws, which
+            needs ``n_draws >= 2`` and a sampler other than ``"langevin"``.
 
         Returns
         -------
@@ -238,26 +241,39 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
             only.
         """
         level = check_real("level", level, low=0.0, high=1.0, closed="neither")
-        X = self._bound_rows(self._check_test_data(X))
+        check_is_fitted(self)
         if self.classes_.shape[0] != 2:
             raise ValueError(
                 f"wald_interval is for two classes; this fit has {self.classes_.shape[0]}."
             )
         scaling = self._constant_feature
-        draw = self.coef_.ravel()
+        draws = self._coef_draws[:, 0]
         if scaling:
-            draw = np.append(draw, self.intercept_ / scaling)
-        labels = np.zeros(X.shape[0], dtype=np.intp)  # the information does not depend on them
-        hessian = models.logistic_hessian(draw[None], X, labels, scaling)[2]
-        lower, upper = wald_bounds(
-            draw,
-            hessian * (self.n_records_ / X.shape[0]),
-            C=self.C_,
-            inverse_temperature=self.inverse_temperature_,
-            level=level,
-            step_size=self.step_size_,
-            n_steps=self.n_steps_,
-        )
+            draws = np.column_stack([draws, self._intercept_draws / scaling])
+        if X is None:
+            if self.step_size_ is not None or draws.shape[0] < 2:
+                raise ValueError(
+                    "wald_interval needs public rows X to know how a Langevin draw, or a single "
+                    "draw, scatters. Pass X=, or refit with sampler='hmc' and n_draws >= 2."
+                )
+            lower, upper = student_bounds(draws, self.inverse_temperature_, level)
+        else:
+            X = self._bound_rows(self._check_test_data(X))
+            labels = np.zeros(X.shape[0], dtype=np.intp)  # the information does not depend on them
+            # states of one chain depend on each other, and the law of the first one is known
+            chain = self.step_size_ is not None
+            draw = draws[0] if chain else draws.mean(axis=0)
+            hessian = models.logistic_hessian(draw[None], X, labels, scaling)[2]
+            lower, upper = wald_bounds(
+                draw,
+                hessian * (self.n_records_ / X.shape[0]),
+                C=self.C_,
+                inverse_temperature=self.inverse_temperature_,
+                level=level,
+                n_draws=1 if chain else draws.shape[0],
+                step_size=self.step_size_,
+                n_steps=self.n_steps_,
+            )
         bounds = np.column_stack([lower, upper])
         n_features = self.n_features_in_
         intercept = scaling * bounds[n_features] if scaling else np.zeros(2)

@@ -278,7 +278,7 @@ def test_wald_intervals_cover_the_truth():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fitted = OPSLogisticRegression(epsilon=2.0, random_state=trial).fit(X, y)
-        intervals = fitted.wald_interval(reference)
+        intervals = fitted.wald_interval(X=reference)
         bounds = np.vstack([intervals["coef"], intervals["intercept"]])
         covered.append((bounds[:, 0] <= truth) & (truth <= bounds[:, 1]))
         center, half = bounds.mean(axis=1), np.diff(bounds, axis=1)[:, 0] / 2
@@ -286,6 +286,34 @@ def test_wald_intervals_cover_the_truth():
     error = 4 * np.sqrt(0.95 * 0.05 / 80)  # a draw's three coefficients are dependent
     assert abs(np.mean(covered) - 0.95) < error
     assert np.mean(narrow) < 0.95 - error / 2
+
+
+def test_wald_intervals_from_the_draws_alone_cover_the_truth():
+    """Binomial: 90% coverage of 2 x 100 intervals, accepted within 4 standard errors."""
+    truth = np.array([2.0, -1.0])
+    rng = np.random.default_rng(0)
+    covered, narrow = [], []
+    for trial in range(100):
+        X = rng.uniform(-0.7, 0.7, (1000, 2))
+        y = rng.random(1000) < 1 / (1 + np.exp(-(X @ truth)))
+        bounds = (
+            OPSLogisticRegression(
+                epsilon=3.0,
+                C=1.0,
+                fit_intercept=False,
+                sampler="rejection",
+                n_draws=4,
+                random_state=trial,
+            )
+            .fit(X, y)
+            .wald_interval(0.9)["coef"]
+        )
+        covered.append((bounds[:, 0] <= truth) & (truth <= bounds[:, 1]))
+        center, half = bounds.mean(axis=1), np.diff(bounds, axis=1)[:, 0] / 2
+        narrow.append(np.abs(truth - center) <= half / 2)
+    error = 4 * np.sqrt(0.9 * 0.1 / 200)
+    assert abs(np.mean(covered) - 0.9) < error
+    assert np.mean(narrow) < 0.9 - error
 
 
 def test_wald_bounds_of_an_exact_draw_have_the_published_inflation():
@@ -306,7 +334,9 @@ def test_wald_interval_needs_two_classes_and_a_level():
     X, y = two_features()
     fitted = OPSLogisticRegression(random_state=0).fit(X, y)
     with pytest.raises(ValueError, match="level"):
-        fitted.wald_interval(X, level=1.0)
+        fitted.wald_interval(1.0, X=X)
     three = OPSLogisticRegression(random_state=0).fit(np.eye(3), [0, 1, 2])
     with pytest.raises(ValueError, match="two classes"):
-        three.wald_interval(np.eye(3))
+        three.wald_interval(X=np.eye(3))
+    with pytest.raises(ValueError, match="n_draws >= 2"):
+        fitted.wald_interval()
