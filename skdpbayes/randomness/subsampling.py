@@ -6,22 +6,91 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from skdpbayes.randomness._words import Words, draw_words
+from skdpbayes.randomness._binomial import binomial
+from skdpbayes.randomness._words import draw_words
 
-__all__ = ["fixed_subset", "poisson_subset"]
+__all__ = ["fixed_subset", "fixed_subsets", "poisson_subset", "poisson_subsets"]
 
 Rows = npt.NDArray[np.int64]
 
-BIT, TIED, BELOW = 0, 1, 2  # slots of the state of a binomial draw
+SUBSET, FOUND = 0, 1  # slots of the state of drawing subsets
+# Rows are put in order by sorting where that is less than reading all marks, 64 to a word.
+SPARSE = 1 << 10
+
+
+def poisson_subsets(
+    generator: np.random.Generator, n: int, rate: float, count: int
+) -> tuple[Rows, Rows]:
+    """Draw Poisson samples: each of `n` rows is in each with probability `rate`, independently.
+
+    The number of rows is drawn first, Binomial(n, rate), then a uniform subset of that size; this
+    is the same distribution as n separate coins. The time is proportional to the rows drawn.
+
+    Parameters
+    ----------
+    generator : numpy.random.Generator
+        Source of random bits.
+    n : int
+        Number of rows.
+    rate : float
+        Inclusion probability, in [0, 1].
+    count : int
+        Number of samples.
+
+    Returns
+    -------
+    rows : ndarray of int64
+        The sampled rows, in ascending order within a sample.
+    starts : ndarray of int64, shape (count + 1,)
+        Sample t is ``rows[starts[t]:starts[t + 1]]``.
+
+    Notes
+    -----
+    A double is a binary fraction, and the inclusion probability is that fraction exactly: the sizes
+    are drawn by comparing uniform reals with the binomial law to as many digits as it takes. No
+    floating point takes part. ``rate = b / n`` itself is rounded by at most 2^-53 relative; give
+    the accountant the same double.
+    """
+    _check_rows(n)
+    rate = float(rate)
+    if not (0.0 <= rate <= 1.0):
+        raise ValueError(f"rate must lie in [0, 1], got {rate!r}.")
+    return _choose(generator, n, binomial(generator, n, rate, count))
+
+
+def fixed_subsets(
+    generator: np.random.Generator, n: int, size: int, count: int
+) -> tuple[Rows, Rows]:
+    """Draw uniform subsets of `size` out of `n` rows, without replacement.
+
+    Parameters
+    ----------
+    generator : numpy.random.Generator
+        Source of random bits.
+    n : int
+        Number of rows.
+    size : int
+        Number of rows in a subset, at most `n`.
+    count : int
+        Number of subsets.
+
+    Returns
+    -------
+    rows : ndarray of int64
+        The rows, in ascending order within a subset.
+    starts : ndarray of int64, shape (count + 1,)
+        Subset t is ``rows[starts[t]:starts[t + 1]]``.
+    """
+    _check_rows(n)
+    if not (0 <= size <= n):
+        raise ValueError(f"size must lie in [0, n={n}], got {size!r}.")
+    return _choose(generator, n, np.full(count, size, dtype=np.int64))
 
 
 def poisson_subset(
     generator: np.random.Generator, n: int, rate: float, out: Rows | None = None
 ) -> Rows:
-    """Draw a Poisson sample: each of `n` rows is in it with probability `rate`, independently.
-
-    The number of rows is drawn first, Binomial(n, rate), then a uniform subset of that size; this
-    is the same distribution as n separate coins.
+    """Draw one Poisson sample; see `poisson_subsets`.
 
     Parameters
     ----------
@@ -38,38 +107,15 @@ def poisson_subset(
     -------
     ndarray of int64
         The sampled rows in ascending order: the leading part of `out`.
-
-    Notes
-    -----
-    A double is a binary fraction, and the inclusion probability is that fraction exactly: row i is
-    in the sample when a uniform real U_i is below `rate`, and the number of such rows is found by
-    comparing all U_i with `rate` bit by bit, counting how many are decided and how many still tie.
-    No floating point takes part. ``rate = b / n`` itself is rounded by at most 2^-53 relative; give
-    the accountant the same double.
     """
-    rate = float(rate)
-    if not (0.0 <= rate <= 1.0):
-        raise ValueError(f"rate must lie in [0, 1], got {rate!r}.")
-    out = _check_buffer(n, n, out)
-    numerator, denominator = rate.as_integer_ratio()
-    exponent = denominator.bit_length() - 1
-    if exponent == 0:  # the rate is 0 or 1
-        return _choose(generator, n, n * numerator, out, np.empty(0, dtype=np.uint64))
-    state = np.array([0, n, 0], dtype=np.int64)
-    # The tied reals halve with every bit, which takes 2n bits and a remainder for every bit. What
-    # is left of the words serves to choose the rows.
-    words = draw_words(generator, (n >> 5) + 64 + _words_to_mark(n, int(min(rate, 1 - rate) * n)))
-    words = words[_binomial(words, state, numerator, exponent) :]
-    while state[BIT] < exponent and state[TIED] > 0:
-        words = draw_words(generator, (int(state[TIED]) >> 5) + 64)
-        words = words[_binomial(words, state, numerator, exponent) :]
-    return _choose(generator, n, int(state[BELOW]), out, words)
+    _check_buffer(n, n, out)
+    return _into(poisson_subsets(generator, n, rate, 1)[0], out)
 
 
 def fixed_subset(
     generator: np.random.Generator, n: int, size: int, out: Rows | None = None
 ) -> Rows:
-    """Draw a uniform subset of `size` out of `n` rows, without replacement.
+    """Draw one uniform subset of `size` out of `n` rows; see `fixed_subsets`.
 
     Parameters
     ----------
@@ -87,44 +133,52 @@ def fixed_subset(
     ndarray of int64, shape (size,)
         The sampled rows in ascending order: the leading part of `out`.
     """
-    if not (0 <= size <= n):
-        raise ValueError(f"size must lie in [0, n={n}], got {size!r}.")
-    out = _check_buffer(n, size, out)
-    return _choose(generator, n, size, out, np.empty(0, dtype=np.uint64))
+    _check_buffer(n, size, out)
+    return _into(fixed_subsets(generator, n, size, 1)[0], out)
 
 
-def _choose(generator: np.random.Generator, n: int, size: int, out: Rows, words: Words) -> Rows:
-    """Write a uniform subset of the given size into `out`, using `words` before drawing more."""
+def _into(rows: Rows, out: Rows | None) -> Rows:
+    if out is None:
+        return rows
+    out[: rows.size] = rows
+    return out[: rows.size]
+
+
+def _choose(generator: np.random.Generator, n: int, sizes: Rows) -> tuple[Rows, Rows]:
+    """Draw a uniform subset of every size."""
+    starts = np.zeros(sizes.size + 1, dtype=np.int64)
+    np.cumsum(sizes, out=starts[1:])
+    rows = np.empty(starts[-1], dtype=np.int64)
     marks = np.zeros((n + 63) >> 6, dtype=np.uint64)
-    invert = size > n - size
-    missing = min(size, n - size)  # mark the members or the non-members, whichever are fewer
-    missing -= _mark(words, n, missing, marks)
-    while missing > 0:
-        words = draw_words(generator, _words_to_mark(n, missing))
-        missing -= _mark(words, n, missing, marks)
-    _collect(n, marks, invert, out)
-    return out[:size]
+    state = np.zeros(2, dtype=np.int64)
+    needed = np.minimum(sizes, n - sizes)  # members or non-members, whichever are fewer
+    words = np.empty(0, dtype=np.uint64)
+    while not _fill(words, n, starts, rows, marks, state):
+        missing = int(needed[state[SUBSET] :].sum() - state[FOUND])
+        words = draw_words(generator, _words_to_mark(n, missing, int(needed.max())))
+    return rows, starts
 
 
-def _words_to_mark(n: int, count: int) -> int:
-    """Guess how many words it takes to mark `count` of `n` rows; a good guess saves calls."""
+def _words_to_mark(n: int, count: int, largest: int) -> int:
+    """Guess how many words it takes to mark `count` rows; a good guess saves calls."""
     tries_per_word = 2 if n <= 2**32 else 1
     hit = max(n, 1) / (1 << max(n - 1, 1).bit_length())
-    fresh = 1 - count / (2 * max(n, 1))
-    return int(1.1 * count / (tries_per_word * hit * fresh)) + 16
+    fresh = 1 - largest / (2 * max(n, 1))
+    return int(1.01 * count / (tries_per_word * hit * fresh)) + 16
 
 
-def _check_buffer(n: int, length: int, out: Rows | None) -> Rows:
+def _check_rows(n: int) -> None:
     if not (0 <= n < 2**48):
         raise ValueError(f"n must be a non-negative number of rows, got {n!r}.")
-    if out is None:
-        return np.empty(length, dtype=np.int64)
-    if out.dtype != np.int64 or out.ndim != 1 or out.size < length:
+
+
+def _check_buffer(n: int, length: int, out: Rows | None) -> None:
+    _check_rows(n)
+    if out is not None and (out.dtype != np.int64 or out.ndim != 1 or out.size < length):
         raise ValueError(
             f"out must be a vector of int64 with at least {length} entries, "
             f"got dtype {out.dtype} and shape {out.shape}."
         )
-    return out
 
 
 @njit(cache=True)
@@ -137,65 +191,59 @@ def _popcount(v):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _binomial(words, state, numerator, exponent):  # type: ignore[no-untyped-def]
-    """Count how many uniform reals are below numerator / 2^exponent; return the words used.
+def _fill(words, n, starts, rows, marks, state):  # type: ignore[no-untyped-def]
+    """Go on drawing subsets; tell whether all are done, or else the words are used up.
 
-    `state` holds the number of bits compared, the reals that agree with the rate in all of them
-    (tied) and those known to be below. A bit is compared when enough words for all tied reals are
-    left, so running out of words discloses nothing about them and the caller just brings more.
+    A subset's members (or, if they are more than half, its non-members) are marked one by one, each
+    uniform among those not marked yet. `state` holds the subset in hand and how many it has.
     """
-    position = 0
-    while state[BIT] < exponent and state[TIED] > 0:
-        tied = state[TIED]
-        whole, rest = tied >> 6, tied & 63
-        if position + whole + 1 > words.size:
-            break
-        ones = np.int64(0)
-        for w in range(position, position + whole):
-            ones += _popcount(words[w])
-        position += whole
-        if rest > 0:
-            ones += _popcount(words[position] >> np.uint64(64 - rest))
-            position += 1
-        state[BIT] += 1
-        shift = exponent - state[BIT]
-        if shift < 63 and (numerator >> shift) & 1 == 1:
-            state[BELOW] += tied - ones
-            state[TIED] = ones
-        else:
-            state[TIED] = tied - ones
-    return position
-
-
-@njit(cache=True)
-def _mark(words, n, count, marks):  # type: ignore[no-untyped-def]
-    """Set up to `count` more of `n` marks, each uniform among those not set; return how many."""
     mask = np.uint64(1)
     while mask < np.uint64(n):
         mask <<= np.uint64(1)
     mask -= np.uint64(1)
     halves = 2 if n <= 1 << 32 else 1
-    found = 0
-    for word in words:
-        for _ in range(halves):
+    half, word, position = halves, np.uint64(0), 0
+    while state[SUBSET] < starts.size - 1:
+        part = rows[starts[state[SUBSET]] : starts[state[SUBSET] + 1]]
+        invert = part.size > n - part.size
+        needed = n - part.size if invert else part.size
+        found = state[FOUND]
+        while found < needed:
+            if half == halves:
+                if position == words.size:
+                    state[FOUND] = found
+                    return False
+                word = words[position]
+                position += 1
+                half = 0
             row = np.int64(word & mask)
             word >>= np.uint64(32)
-            if found == count:
-                return found
+            half += 1
             if row < n:
                 bit = np.uint64(1) << np.uint64(row & 63)
                 if marks[row >> 6] & bit == 0:
                     marks[row >> 6] |= bit
+                    if not invert:
+                        part[found] = row
                     found += 1
-    return found
+        if not invert and part.size * SPARSE < n:
+            for row in part:
+                marks[row >> 6] = np.uint64(0)
+            part.sort()
+        else:
+            _collect(n, marks, invert, part)
+        state[SUBSET] += 1
+        state[FOUND] = 0
+    return True
 
 
 @njit(cache=True)
 def _collect(n, marks, invert, out):  # type: ignore[no-untyped-def]
-    """Write the marked rows (or, inverted, the others) in ascending order."""
+    """Write the marked rows (or, inverted, the others) in ascending order, and clear the marks."""
     filled = 0
     for w in range(marks.size):
         mark = ~marks[w] if invert else marks[w]
+        marks[w] = np.uint64(0)
         if w == marks.size - 1 and n & 63 != 0:
             mark &= (np.uint64(1) << np.uint64(n & 63)) - np.uint64(1)  # rows end at n
         while mark != 0:

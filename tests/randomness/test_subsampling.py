@@ -1,12 +1,19 @@
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from skdpbayes.randomness import fixed_subset, make_generator, poisson_subset, subsampling
+from skdpbayes.randomness import (
+    fixed_subset,
+    fixed_subsets,
+    make_generator,
+    poisson_subset,
+    poisson_subsets,
+    subsampling,
+)
 from skdpbayes.randomness._words import draw_words
 from tests.randomness.statistics import FALSE_ALARM
 
@@ -33,9 +40,7 @@ def size_p_value(sizes, n, rate):
     ("n", "rate"), [(10, 0.3), (63, 0.5), (64, 0.1), (1000, 0.02), (1000, 0.9), (257, 1 / 3)]
 )
 def test_poisson_sizes_are_binomial(n, rate):
-    generator = make_generator(1)
-    out = np.empty(n, dtype=np.int64)
-    sizes = np.array([poisson_subset(generator, n, rate, out).size for _ in range(6000)])
+    sizes = np.diff(poisson_subsets(make_generator(1), n, rate, 6000)[1])
     assert size_p_value(sizes, n, rate) > FALSE_ALARM
     assert size_p_value(sizes, n, rate * 2 / 3) < FALSE_ALARM
     assert size_p_value(sizes, n, min(rate * 3 / 2, (1 + rate) / 2)) < FALSE_ALARM
@@ -43,10 +48,9 @@ def test_poisson_sizes_are_binomial(n, rate):
 
 def test_poisson_rows_are_independent():
     # All 2^4 subsets of four rows, by their exact probabilities.
-    generator = make_generator(2)
-    seen = np.zeros(16)
-    for _ in range(8000):
-        seen[(1 << poisson_subset(generator, 4, 0.3)).sum()] += 1
+    rows, starts = poisson_subsets(make_generator(2), 4, 0.3, 8000)
+    which = np.repeat(np.arange(8000), np.diff(starts))
+    seen = np.bincount(np.bincount(which, weights=1 << rows, minlength=8000).astype(int))
     size = np.array([bin(s).count("1") for s in range(16)])
     expected = 8000 * 0.3**size * 0.7 ** (4 - size)
     assert stats.chisquare(seen, expected).pvalue > FALSE_ALARM
@@ -54,7 +58,7 @@ def test_poisson_rows_are_independent():
 
 def test_poisson_inclusion_is_even():
     generator = make_generator(3)
-    n, rate, times = 200, 0.15, 5000
+    n, rate, times = 200, 0.15, 2000
     seen = np.zeros(n)
     for _ in range(times):
         rows = poisson_subset(generator, n, rate)
@@ -129,45 +133,54 @@ def test_reproducible_with_and_without_buffer(subset, amount):
     )
 
 
-@pytest.mark.parametrize(("n", "rate"), [(1000, 0.3), (130, 2**-60), (5000, 0.999)])
-def test_binomial_does_not_depend_on_how_words_arrive(n, rate):
-    # All words at once, or never more than the next bit needs.
-    numerator, denominator = rate.as_integer_ratio()
-    exponent = denominator.bit_length() - 1
-    words = draw_words(make_generator(7), 4 * n)
-    at_once = np.array([0, n, 0], dtype=np.int64)
-    subsampling._binomial(words, at_once, numerator, exponent)
-    piecewise = np.array([0, n, 0], dtype=np.int64)
-    position = 0
-    while piecewise[0] < exponent and piecewise[1] > 0:
-        piece = words[position : position + (piecewise[1] >> 6) + 1]
-        used = subsampling._binomial(piece, piecewise, numerator, exponent)
-        assert used > 0
-        position += used
-    np.testing.assert_array_equal(at_once, piecewise)
-
-
-def test_binomial_by_hand():
-    # Rate 3/4 = 0.11 in binary; 3 reals start with the bits 0, 1, 1, the tied two go on with 0, 1.
-    words = np.array([0b011 << 61, 0b01 << 62], dtype=np.uint64)
-    state = np.array([0, 3, 0], dtype=np.int64)
-    assert subsampling._binomial(words, state, 3, 2) == 2
-    assert state.tolist() == [2, 1, 2]
-
-
 def test_popcount():
     words = draw_words(make_generator(8), 200).tolist()
     for word in [0, 1, 2**63, 2**64 - 1, *words]:
         assert subsampling._popcount(np.uint64(word)) == int(word).bit_count()
 
 
+def test_marks_by_hand():
+    # Two 32-bit numbers to a word, the low one first; numbers beyond n and repeated ones are
+    # skipped. The first subset is {1, 2}, the second one, inverted, all but {4}.
+    words = np.array([6 << 32 | 2, 1 << 32 | 2, 0 << 32 | 4], dtype=np.uint64)
+    starts = np.array([0, 2, 6], dtype=np.int64)
+    rows = np.full(6, -1, dtype=np.int64)
+    marks, state = np.zeros(1, dtype=np.uint64), np.zeros(2, dtype=np.int64)
+    for word in words[:1], words[1:2]:
+        assert not subsampling._fill(word, 5, starts, rows, marks, state)
+    assert state.tolist() == [1, 0]
+    assert subsampling._fill(words[2:], 5, starts, rows, marks, state)
+    assert rows.tolist() == [1, 2, 0, 1, 2, 3]
+    assert marks.tolist() == [0]
+
+
 def test_marks_beyond_32_bits():
-    marks = np.zeros(4, dtype=np.uint64)
-    words = np.array([2**33, 5, 2**33 + 7, 200], dtype=np.uint64)  # rows >= n are skipped
-    n = 2**32 + 1
-    assert subsampling._mark(words[1::2], n, 2, marks) == 2
-    np.testing.assert_array_equal(np.flatnonzero(marks), [0, 3])
-    assert marks[0] == 1 << 5
+    marks, state = np.zeros((2**33 >> 6) + 1, dtype=np.uint64), np.zeros(2, dtype=np.int64)
+    words = np.array([2**34 - 1, 2**33, 5, 2**33], dtype=np.uint64)  # a row >= n, a repeated one
+    starts, rows = np.array([0, 2], dtype=np.int64), np.empty(2, dtype=np.int64)
+    assert subsampling._fill(words, 2**33 + 1, starts, rows, marks, state)
+    assert rows.tolist() == [5, 2**33]
+    assert marks[0] == marks[-1] == 0
+
+
+@pytest.mark.parametrize("n", [300, 5000])
+def test_many_subsets_are_those_of_one_by_one_laws(n):
+    rows, starts = poisson_subsets(make_generator(9), n, 2 / n, 4000)
+    sizes = np.diff(starts)
+    assert size_p_value(sizes, n, 2 / n) > FALSE_ALARM
+    assert size_p_value(sizes, n, 3 / n) < FALSE_ALARM
+    parts = [rows[a:b] for a, b in pairwise(starts)]
+    for part in parts:
+        assert_valid(part, n)
+    seen = np.bincount(rows, minlength=n).reshape(20, -1).sum(axis=1)
+    assert stats.chisquare(seen).pvalue > FALSE_ALARM
+    # consecutive subsets are independent: they share a row as often as chance has it
+    shared = sum(np.intersect1d(a, b).size for a, b in pairwise(parts))
+    assert abs(shared - 3999 * 4 / n) < 5 * np.sqrt(3999 * 4 / n)
+    rows, starts = fixed_subsets(make_generator(9), n, 7, 50)
+    assert np.array_equal(starts, np.arange(0, 351, 7))
+    for a, b in pairwise(starts):
+        assert_valid(rows[a:b], n)
 
 
 @pytest.mark.parametrize(
