@@ -58,6 +58,7 @@ References
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
@@ -71,8 +72,15 @@ from skdpbayes.privacy._numeric import (
     check_nonnegative,
     check_positive,
 )
+from skdpbayes.privacy._shifted_profile import (
+    difference_error,
+    gaussian_delta,
+    gaussian_delta_bound,
+    gaussian_delta_once,
+    gaussian_difference,
+)
 from skdpbayes.privacy.events import PrivacyEvent, check_probability, store
-from skdpbayes.privacy.gdp import FloatArray, log_gaussian_profile
+from skdpbayes.privacy.gdp import FloatArray
 from skdpbayes.privacy.guarantee import check_adjacency
 
 __all__ = ["ObjectivePerturbation", "largest_curvature", "loss_bound"]
@@ -80,6 +88,7 @@ __all__ = ["ObjectivePerturbation", "largest_curvature", "loss_bound"]
 _TANGENTS = 9  # the best of 9 is above the exact maximum by 0.0002 at curvature 1, 0.016 at 8
 _PANELS = 256  # of the upper sum; its excess is part of the price
 _NEGLIGIBLE = 1e-13  # relative to the main term: below it the correction is added unresolved
+_WASTE = 1e-4  # share of delta that may be spent on rounding to be quick
 _NODES = 192  # at which a long profile is evaluated; in between its chords bound it
 # Beyond, e^epsilon overflows in intermediate terms; the profile decreases, so its value here holds
 _LARGEST_EPSILON = 300.0
@@ -104,14 +113,12 @@ def _loss_constants(n_classes: int) -> _Loss:
     return _Loss(others, others / n_classes, 2.0, n_classes / others, 0.25, others)
 
 
-def _quadratic_bound(margin: FloatArray, kappa: float, loss: _Loss) -> FloatArray:
-    """Return max over q in [0, 1] of q A + kappa (linear q - square q^2); kappa <= 0 is dropped."""
-    if kappa <= 0.0:
-        return np.maximum(margin, 0.0)
+def _quadratic_bounds(margin: FloatArray, kappa: FloatArray, loss: _Loss) -> FloatArray:
+    """Return max over q in [0, 1] of q A + kappa (linear q - square q^2) for every kappa > 0."""
     peak = (margin + loss.linear * kappa) / (2.0 * loss.square * kappa)
-    inside = np.square(margin + loss.linear * kappa) / (4.0 * loss.square * kappa)
+    inside = np.square(np.clip(peak, 0.0, 1.0)) * (loss.square * kappa)  # the maximum at the peak
     edge = margin + kappa * (loss.linear - loss.square)
-    return np.where(peak >= 1.0, edge, np.where(peak <= 0.0, 0.0, inside))
+    return np.asarray(np.where(peak >= 1.0, edge, inside))
 
 
 def loss_bound(
@@ -137,20 +144,27 @@ def loss_bound(
     """
     loss = _loss_constants(n_classes)
     margin = np.asarray(margin, dtype=np.float64)
+    offsets, kappas = _tangents(curvature, mu, loss)
+    rising = kappas > 0.0
     best = np.full_like(margin, np.inf)
-    for offset, kappa in _tangents(curvature, mu, loss):
-        np.minimum(best, offset + _quadratic_bound(margin, kappa, loss), out=best)
-    return best
+    if not rising.all():  # without its quadratic term a bound is linear in q
+        best = offsets[~rising].min() + np.maximum(margin, 0.0)
+    if rising.any():
+        bounds = _quadratic_bounds(margin, kappas[rising, None], loss)
+        best = np.minimum(best, (offsets[rising, None] + bounds).min(axis=0))
+    return np.asarray(best)
 
 
-def _tangents(curvature: float, mu: float, loss: _Loss) -> list[tuple[float, float]]:
-    """Return (offset, kappa) of tangents to the determinant term, the one at 0 first."""
+@lru_cache(maxsize=256)
+def _tangents(curvature: float, mu: float, loss: _Loss) -> tuple[FloatArray, FloatArray]:
+    """Return offsets and kappas of tangents to the determinant term, the one at 0 first."""
     tangents = []
     for x in np.linspace(0.0, loss.spread, _TANGENTS if curvature > 0.0 else 1):
         growth = 1.0 + curvature * x / loss.rank
         offset = loss.rank * math.log(growth) - curvature * x / growth
         tangents.append((max(offset, 0.0), curvature / growth - loss.convex * mu * mu))
-    return tangents
+    offsets, kappas = np.array(tangents).T
+    return offsets, kappas
 
 
 def largest_curvature(epsilon: float, n_classes: int = 2) -> float:
@@ -168,14 +182,6 @@ def largest_curvature(epsilon: float, n_classes: int = 2) -> float:
         return float(loss.rank * np.expm1(epsilon / loss.rank) / loss.spread)
 
 
-def _gaussian_delta(epsilons: FloatArray, mu: float) -> FloatArray:
-    """Return the Gaussian profile at any real epsilon; mu = 0 is a release without loss."""
-    size = np.abs(epsilons)
-    tail = np.exp(log_gaussian_profile(size, mu))
-    back = -np.expm1(-size) + np.exp(-size) * tail  # H(-e) = 1 - e^-e + e^-e H(e)
-    return np.where(epsilons >= 0.0, tail, back)
-
-
 @lru_cache(maxsize=1024)
 def _one_record_delta(
     epsilon: float, mu: float, side_mu: float, curvature: float, n_classes: int
@@ -188,24 +194,32 @@ def _one_record_delta(
     """
     loss = _loss_constants(n_classes)
     mean = 0.5 * mu * mu
-    tangents = _tangents(curvature, mu, loss)
-    gain = loss.linear - loss.square
-    offset = min(constant + gain * max(kappa, 0.0) for constant, kappa in tangents)
+    offsets, kappas = _tangents(curvature, mu, loss)
+    offset = float((offsets + (loss.linear - loss.square) * np.maximum(kappas, 0.0)).min())
     # every tangent is in its last branch, margin + its offset, where the one at 0 is
-    start = (2.0 * loss.square - loss.linear) * max(tangents[0][1], 0.0)
-    main = float(_gaussian_delta(np.array([epsilon - offset]), math.hypot(mu, side_mu))[0])
+    start = (2.0 * loss.square - loss.linear) * max(float(kappas[0]), 0.0)
+    main = gaussian_delta_once(epsilon - offset, math.hypot(mu, side_mu))
 
     low = min(mean - 9.0 * mu, start - 1e-300)
     edges = np.linspace(low, start, _PANELS + 1)
     bounds = loss_bound(edges, curvature, mu, n_classes)
-    largest = float(_gaussian_delta(epsilon - bounds[-1:], side_mu)[0])
+    largest = gaussian_delta_bound(epsilon - float(bounds[-1]), side_mu)
     if largest <= _NEGLIGIBLE * main:
         return min(1.0, loss.directions * (main + largest))
-    upper = _gaussian_delta(epsilon - bounds, side_mu)
-    lower = _gaussian_delta(epsilon - offset - edges, side_mu)
-    weights = np.diff(ndtr((edges - mean) / mu))
-    rest = float(np.dot(weights, np.maximum(upper[1:] - lower[:-1], 0.0)))
-    rest += float(ndtr((low - mean) / mu) * upper[0])
+    below = ndtr((edges - mean) / mu)
+    weights = np.diff(below)
+
+    def upper_sum(profile: Callable[[FloatArray, float], FloatArray], slack: FloatArray) -> float:
+        upper = profile(epsilon - bounds, side_mu) + slack
+        lower = profile(epsilon - offset - edges, side_mu) - slack
+        total = np.dot(weights, np.maximum(upper[1:] - lower[:-1], 0.0)) + below[0] * upper[0]
+        return float(total)
+
+    slack = difference_error(epsilon - bounds, side_mu)
+    if np.dot(weights, slack[1:]) <= _WASTE * main:
+        rest = upper_sum(gaussian_difference, slack)
+    else:  # a delta so small that rounding would show
+        rest = upper_sum(gaussian_delta, np.zeros_like(slack))
     return min(1.0, loss.directions * (main + rest))
 
 
@@ -245,7 +259,7 @@ def _replaced_delta(epsilon: float, event: ObjectivePerturbation) -> float:
 
     balanced = 0.5 * (epsilon - mu_square)
     best = price(balanced)
-    gaussian = float(_gaussian_delta(np.array([epsilon]), 2.0 * math.sqrt(mu_square))[0])
+    gaussian = gaussian_delta_once(epsilon, 2.0 * math.sqrt(mu_square))
     if best > gaussian * (1.0 + 1e-9):  # else no split can do better
         # the determinant makes the deletion dearer, so its share only grows
         found = minimize_scalar(
