@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import os
+import textwrap
 import time
 import warnings
 from collections.abc import Callable
@@ -14,8 +17,10 @@ from sklearn.model_selection import train_test_split
 
 import skdpbayes
 from skdpbayes import datasets
+from skdpbayes.privacy import PrivacyGuarantee
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"  # how the estimators are named in the text plot
 DELTA = 1e-6  # well below one over the number of records
 
 Data = tuple[Any, Any, Any, Any]
@@ -30,6 +35,7 @@ class Demo:
     """Takes the number of records; returns X_train, X_test, y_train, y_test."""
     params: dict[str, Any]
     score: Callable[[Any, Any, Any], float] = lambda fitted, X, y: fitted.score(X, y)
+    what: str = "census: test accuracy"
 
     def fit(self, X: Any, y: Any, epsilon: float, seed: int | None) -> Any:
         """Fit the estimator at ``epsilon``; infinity gives the non-private reference."""
@@ -97,30 +103,36 @@ DEMOS: list[Demo] = [
         event_log,
         {"categories": (6, 4), "n_times": EVENT_TIMES, "group_labels": range(EVENT_GROUPS)},
         matched_states,
+        "event log: share of states found",
     ),
 ]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table."""
+    """One estimator at one epsilon."""
 
     estimator: str
+    what: str
     epsilon: float
-    guarantee: str
+    claim: PrivacyGuarantee
     accuracy: float
     reference: float
+    guess: float
+    """Share of the most frequent label, which anybody reaches without data."""
     seconds: float
 
 
 def run_demos(epsilons: tuple[float, ...], n_samples: int, seed: int | None) -> list[Row]:
-    """Fit every estimator at every epsilon, under a progress bar."""
+    """Fit every estimator at every epsilon, under a progress bar where there is a terminal."""
     from tqdm.auto import tqdm
 
     rows = []
-    with tqdm(total=len(DEMOS) * (len(epsilons) + 1), desc="fitting", leave=False) as bar:
+    fits = len(DEMOS) * (len(epsilons) + 1)
+    with tqdm(total=fits, desc="fitting", leave=False, disable=None) as bar:
         for demo in DEMOS:
             X_train, X_test, y_train, y_test = demo.data(n_samples)
+            guess = float(np.bincount(np.ravel(y_test)).max() / np.size(y_test))
             demo.fit(X_train[:200], y_train[:200], epsilons[0], 0)  # compile before timing
             reference = demo.score(demo.fit(X_train, y_train, np.inf, 0), X_test, y_test)
             bar.update()
@@ -128,64 +140,149 @@ def run_demos(epsilons: tuple[float, ...], n_samples: int, seed: int | None) -> 
                 start = time.perf_counter()
                 fitted = demo.fit(X_train, y_train, epsilon, seed)
                 seconds = time.perf_counter() - start
-                claim = fitted.privacy_
-                text = f"ε={claim.epsilon:g}" + (f", δ={claim.delta:g}" if claim.delta else "")
-                text += f", {claim.adjacency}" + (", conditional" if claim.conditions else "")
                 accuracy = demo.score(fitted, X_test, y_test)
-                rows.append(Row(demo.estimator, epsilon, text, accuracy, reference, seconds))
+                rows.append(
+                    Row(
+                        demo.estimator,
+                        demo.what,
+                        epsilon,
+                        fitted.privacy_,
+                        accuracy,
+                        reference,
+                        guess,
+                        seconds,
+                    )
+                )
                 bar.update()
     return rows
 
 
+def by_estimator(rows: list[Row]) -> dict[str, list[Row]]:
+    """Collect the rows of each estimator, in their order."""
+    return {
+        name: [row for row in rows if row.estimator == name]
+        for name in dict.fromkeys(row.estimator for row in rows)
+    }
+
+
 def format_table(rows: list[Row]) -> str:
-    """Lay the rows out as one table."""
-    head = f"{'estimator':27s} {'guarantee':34s} {'accuracy':>8s} {'non-private':>11s} seconds"
-    lines = [head, "-" * len(head)]
-    previous = None
-    for row in rows:
-        name = row.estimator if row.estimator != previous else ""
-        previous = row.estimator
+    """Lay the rows out as one table, a line per estimator and a column per epsilon."""
+    groups = by_estimator(rows)
+    cells = "".join(f"{row.epsilon:>6g}" for row in next(iter(groups.values())))
+    wide = max(len(cells), len("accuracy at epsilon"))
+    head = f"  {'estimator':26s}{'delta':10s}{cells:>{wide}s}{'no privacy':>12s}{'s/fit':>7s}"
+    lines = [f"{'':38s}{'accuracy at epsilon':>{wide}s}", head, "-" * len(head)]
+    for letter, (name, mine) in zip(LETTERS, groups.items(), strict=False):
+        claim = mine[0].claim
+        delta = (f"{claim.delta:g}" if claim.delta else "0 (pure)") + "*" * bool(claim.conditions)
+        cells = "".join(f"{row.accuracy:6.3f}" for row in mine)
+        seconds = sum(row.seconds for row in mine) / len(mine)
         lines.append(
-            f"{name:27s} {row.guarantee:34s} {row.accuracy:8.3f} {row.reference:11.3f} "
-            f"{row.seconds:7.2f}"
+            f"{letter} {name:26s}{delta:10s}{cells:>{wide}s}{mine[0].reference:12.3f}{seconds:7.2f}"
         )
     return "\n".join(lines)
 
 
+def kept(row: Row) -> float:
+    """Share of the plain model's gain over guessing that the private fit keeps."""
+    return (row.accuracy - row.guess) / max(row.reference - row.guess, 1e-12)
+
+
+def text_plot(rows: list[Row], height: int = 10) -> str:
+    """Draw ``kept`` with letters: a group of columns per epsilon, a column per estimator."""
+    groups = by_estimator(rows)
+    epsilons = [row.epsilon for row in next(iter(groups.values()))]
+    gap, width = 3, max(2 * len(groups) - 1, 11)  # 11 leave room for the label below
+    canvas = [[" "] * ((width + gap) * len(epsilons)) for _ in range(height + 1)]
+    for column, (letter, mine) in enumerate(zip(LETTERS, groups.values(), strict=False)):
+        for group, row in enumerate(mine):
+            level = round(height * min(max(kept(row), 0.0), 1.0))
+            canvas[height - level][(width + gap) * group + 2 * column] = letter
+    lines = []
+    for below_top, line in enumerate(canvas):
+        level = 100 * (height - below_top) // height
+        label = f"{level:4d} %" if level % 50 == 0 else ""
+        lines.append(f"{label:>6s} |  " + "".join(line).rstrip())
+    lines.append(f"{'':6s} +--" + "-" * ((width + gap) * len(epsilons) - 1))
+    names = (f"epsilon {epsilon:g}" for epsilon in epsilons)
+    lines.append(f"{'':6s}    " + "".join(f"{name:{width + gap}s}" for name in names).rstrip())
+    return "\n".join(line.rstrip() for line in lines)
+
+
 def draw_plot(rows: list[Row], path: str) -> None:
-    """Draw accuracy against epsilon, a line per estimator and its non-private level dashed."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise SystemExit("--plot needs matplotlib: pip install 'skdpbayes[plot]'") from error
+    """Draw accuracy against epsilon, a panel per task, the same model without privacy dashed."""
+    import matplotlib
+
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    for color, name in enumerate(dict.fromkeys(row.estimator for row in rows)):
-        mine = [row for row in rows if row.estimator == name]
+    tasks = list(dict.fromkeys(row.what for row in rows))
+    ratios = [3.0] + [2.0] * (len(tasks) - 1)
+    figure, panels = plt.subplots(
+        1, len(tasks), figsize=(10, 4.5), layout="constrained", width_ratios=ratios, squeeze=False
+    )
+    for color, (name, mine) in enumerate(by_estimator(rows).items()):
+        axes = panels[0, tasks.index(mine[0].what)]
         epsilons = [row.epsilon for row in mine]
-        axes.plot(epsilons, [row.accuracy for row in mine], "o-", color=f"C{color}", label=name)
-        axes.axhline(mine[0].reference, ls="--", lw=0.8, color=f"C{color}")
-    axes.set(xscale="log", xlabel="ε", ylabel="test accuracy")
-    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
-    axes.set_title("Accuracy against ε (dashed: the same model without privacy)")
-    axes.legend()
+        axes.plot(
+            epsilons,
+            [row.accuracy for row in mine],
+            marker="osD^vP"[color % 6],
+            color=f"C{color}",
+            label=name,
+        )
+        axes.axhline(mine[0].reference, ls="--", lw=0.9, color=f"C{color}")
+        axes.set_xscale("log")
+        axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+        axes.minorticks_off()
+    for axes, task in zip(panels[0], tasks, strict=True):
+        guess = next(row.guess for row in rows if row.what == task)
+        axes.axhline(guess, ls=":", lw=0.9, color="0.4", label="most frequent label")
+        axes.set(xlabel="ε", title=task)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8, loc="lower right")
+    figure.suptitle("What privacy costs on made-up data (dashed: the same model without privacy)")
     figure.savefig(path, dpi=150)
+    plt.close(figure)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the demo as the command line asks."""
+    start = time.perf_counter()
     n_samples = 4_000 if args.quick else 20_000
     epsilons = tuple(args.epsilon or (EPSILONS[::2] if args.quick else EPSILONS))
-    print(f"A made-up census of {n_samples:,} records, three quarters of it for training.")
+    if args.plot:
+        check_writable(args.plot)
+    print(
+        f"A made-up census of {n_samples:,} records, a quarter of it for testing, and a made-up log"
+    )
+    print("of as many events. Each fit is (epsilon, delta)-differentially private when one")
+    print("record may be replaced by any other (replace_one).\n", flush=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", skdpbayes.PrivacyWarning)
         rows = run_demos(epsilons, n_samples, seed=None)
     print(format_table(rows))
-    print("\n'non-private' is the same model at epsilon=inf. The table is for one data set that is")
-    print("not private: on private data every line would be a release of its own.")
+    if any(row.claim.conditions for row in rows):
+        print("* rests on a condition; privacy_.conditions names it.")
+    print("\nHow much of the plain model's gain over guessing is left:\n")
+    print(text_plot(rows))
+    example = next((row for row in rows if row.epsilon >= 1.0), rows[-1])
+    print(f"\nWhat print(model.privacy_) says, {example.estimator} at epsilon {example.epsilon:g}:")
+    print(textwrap.indent(textwrap.fill(str(example.claim), 76), "  "))
+    print(
+        f"\n{len(rows)} private fits in {time.perf_counter() - start:.0f} s, compilation included."
+        " The data are made up: on\nprivate data each of these fits would be a release to pay for."
+    )
     if args.plot:
         draw_plot(rows, args.plot)
         print(f"Wrote {args.plot}.")
     return 0
+
+
+def check_writable(path: str) -> None:
+    """Refuse a picture that could not be saved before the work is done, not after."""
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise SystemExit(f"--plot: there is no folder {folder}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise SystemExit("--plot needs matplotlib: pip install 'skdpbayes[plot]'")

@@ -21,13 +21,54 @@ def test_every_estimator_is_in_the_demo():
     assert exported == {demo.estimator for demo in _demo.DEMOS}
 
 
-def test_the_demo_prints_one_line_per_estimator_and_epsilon(capsys, tmp_path):
+def test_the_demo_prints_a_table_a_plot_and_a_claim_that_fit_a_terminal(capsys, tmp_path):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "demo.png"
     args = argparse.Namespace(quick=True, epsilon=[0.5, 2.0], plot=str(picture))
     assert _demo.run(args) == 0
     out = capsys.readouterr().out
-    for demo in _demo.DEMOS:
-        assert demo.estimator in out
-    assert out.count("ε=0.5") == out.count("ε=2") == len(_demo.DEMOS)
+    assert out.isascii()
+    assert max(map(len, out.splitlines())) <= 80 + len(str(tmp_path))
+    for letter, demo in zip(_demo.LETTERS, _demo.DEMOS, strict=False):
+        (line,) = [
+            line for line in out.splitlines() if line.startswith(f"{letter} {demo.estimator} ")
+        ]
+        delta, *numbers = line.replace("(pure)", "").split()[2:]
+        assert float(delta) == demo.params.get("delta", 0.0)
+        at_half, at_two, plain, seconds = map(float, numbers)
+        assert 0.0 < min(at_half, at_two, plain) <= max(at_half, at_two, plain) <= 1.0
+        assert seconds > 0.0
+    assert "(2, 1e-06)-differentially private" in out
     assert picture.stat().st_size > 10_000
+
+
+def made_up_rows():
+    """Two estimators, three epsilon: one keeps 0, 50 and 100 %, the other falls below guessing."""
+    levels = {"First": (0.6, 0.75, 0.9), "Second": (0.5, 0.6, 0.93)}
+    return [
+        _demo.Row(name, "task", epsilon, None, accuracy, 0.9, 0.6, 0.1)
+        for name, accuracies in levels.items()
+        for epsilon, accuracy in zip((0.1, 1.0, 10.0), accuracies, strict=True)
+    ]
+
+
+def test_the_text_plot_puts_letters_at_the_share_that_is_kept():
+    lines = _demo.text_plot(made_up_rows(), height=10).splitlines()
+    found = {(row, letter): line.count(letter) for row, line in enumerate(lines) for letter in "AB"}
+    assert {place: count for place, count in found.items() if count} == {
+        (0, "A"): 1,  # 100 %
+        (0, "B"): 1,  # above 100 % is drawn at the edge
+        (5, "A"): 1,  # 50 %
+        (10, "A"): 1,  # 0 %
+        (10, "B"): 2,  # guessing, and worse
+    }
+    assert lines[0].index("A") > lines[5].index("A") > lines[10].index("A")
+    axis = lines[-1]
+    assert axis.index("epsilon 0.1") == lines[10].index("A")
+    assert [axis.count(f"epsilon {epsilon}") for epsilon in ("0.1", "1 ", "10")] == [1, 1, 1]
+
+
+def test_a_picture_that_cannot_be_written_is_refused_before_the_work(tmp_path):
+    args = argparse.Namespace(quick=True, epsilon=None, plot=str(tmp_path / "none" / "demo.png"))
+    with pytest.raises(SystemExit, match="no folder"):
+        _demo.run(args)
