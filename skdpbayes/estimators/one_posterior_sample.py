@@ -54,8 +54,8 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
     double precision whatever the type of X (single precision would need a sensitivity many times
     larger), and draws are snapped to a public grid. Run time may depend on the data, most of all
     for ``"rejection"``, whose number of tries does: do not let an adversary time it. With an int
-    ``random_state`` the guarantee needs the seed to stay secret. Every refit is a new release, and
-    cross-validation pays once per fold.
+    ``random_state`` the guarantee needs the seed to stay secret and to serve one fit only. Every
+    refit is a new release, and cross-validation pays once per fold.
 
     Parameters
     ----------

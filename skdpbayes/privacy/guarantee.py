@@ -52,7 +52,7 @@ class PrivacyGuarantee:
         The release as the ledger composes it, with its whole privacy profile.
     seeded : bool, default=False
         True if the noise came from a reproducible generator: whoever knows the seed sees through
-        the noise.
+        the noise, and whoever sees two releases with one seed can subtract their noise.
     conditions : tuple of str, default=()
         Whatever the claim rests on, in words; empty where it is unconditional.
 
@@ -160,7 +160,10 @@ class PrivacyGuarantee:
         if self.conditions:
             sentence += f" This holds if {'; '.join(self.conditions)}."
         if self.seeded:
-            sentence += " The noise is seeded: the guarantee needs the seed to stay secret."
+            sentence += (
+                " The noise is seeded: the guarantee needs a seed that is secret and used for no "
+                "other fit."
+            )
         return sentence
 
 

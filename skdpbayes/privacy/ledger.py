@@ -32,6 +32,7 @@ __all__ = ["LedgerEntry", "PrivacyLedger"]
 
 # What the tight total, unlike the running sums, takes for granted.
 _FIXED_SIZES = "the sizes of the reservations were not chosen in view of earlier releases"
+_DISTINCT_SEEDS = "no two of the seeded fits used the same seed"
 _ROUNDING = 1e-9
 # remaining_epsilon is found to this share of the budget, from below.
 _REMAINING_TOLERANCE = 1e-6
@@ -208,6 +209,9 @@ class PrivacyLedger:
         n_distinct = len({guarantee.event for guarantee in guarantees})
         if n_distinct > 1 and epsilon < state.totals.epsilon_at(self.delta):
             conditions[_FIXED_SIZES] = None
+        n_seeded = sum(read_guarantee(text).seeded * count for text, count in state.charges)
+        if n_seeded > 1:  # composition needs independent noise, and one seed gives the same twice
+            conditions[_DISTINCT_SEEDS] = None
         return PrivacyGuarantee(
             epsilon=epsilon,
             delta=self.delta,

@@ -70,7 +70,7 @@ def is_seeded(random_state: Any) -> bool:
     -------
     bool
         False for None and for generators that ``make_generator(None)`` made, True otherwise:
-        the privacy guarantee then needs the seed to stay secret.
+        the privacy guarantee then needs the seed to stay secret, and to serve one fit only.
     """
     if isinstance(random_state, np.random.Generator):
         return not isinstance(random_state.bit_generator, SecureChaCha)

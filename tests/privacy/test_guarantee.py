@@ -47,8 +47,8 @@ def test_reads_like_a_sentence() -> None:
     assert text == (
         "(0.5, 1e-05)-differentially private when one record is replaced by a null record that "
         "contributes nothing (zero_out), by Laplace noise on counts. This holds if the chain has "
-        "converged; the categories are public. The noise is seeded: the guarantee needs the seed "
-        "to stay secret."
+        "converged; the categories are public. The noise is seeded: the guarantee needs a seed "
+        "that is secret and used for no other fit."
     )
     assert str(make(epsilon=math.inf, event=NoPrivacy(), mechanism="no noise")) == (
         "Not differentially private (epsilon is infinite): no noise."

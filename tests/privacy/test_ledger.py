@@ -184,6 +184,14 @@ class TestRecord:
         assert spent.seeded
         assert spent.conditions[0] == "it mixed"
 
+    def test_noise_that_may_repeat_is_a_condition_of_the_total(self, path):
+        ledger = PrivacyLedger(path, epsilon=5.0, delta=1e-5)
+        ledger.reserve(guarantee(GaussianDP(0.2), 1e-6, seeded=True))
+        ledger.reserve(guarantee(GaussianDP(0.2), 1e-6))
+        assert ledger.spent().conditions == ()
+        ledger.reserve(guarantee(GaussianDP(0.2), 1e-6, seeded=True))
+        assert ledger.spent().conditions == ("no two of the seeded fits used the same seed",)
+
     def test_an_empty_ledger_has_spent_nothing(self, path):
         spent = PrivacyLedger(path, epsilon=1.0, delta=1e-5).spent()
         assert (spent.epsilon, spent.conditions, spent.seeded) == (0.0, (), False)
