@@ -10,6 +10,7 @@ from scipy.special import betaln
 
 from skdpbayes import randomness, samplers
 from skdpbayes._validation import check_integer, check_real
+from skdpbayes.conjugate.floored import ROUNDING, draw_floored_dirichlet, floored_conditions
 from skdpbayes.conjugate.release import (
     PrivatePosterior,
     Request,
@@ -24,9 +25,7 @@ from skdpbayes.privacy.exponential_mechanism import truncated_dirichlet_range
 
 __all__ = ["BetaBernoulli", "DirichletCategorical"]
 
-_SWEEPS = 100
 ATTEMPTS = 16  # of the exact rejection sampler, each kept 9 times of 10
-CONVERGED = "the sampler of the truncated Dirichlet law has converged"
 
 
 def check_binary(data: Any) -> np.ndarray:
@@ -245,21 +244,18 @@ class DirichletCategorical:
         eta = ops_eta(request)
         records = 2.0 if request.replaces else 1.0
         width = truncated_dirichlet_range(self.n_categories, self.min_probability)
-        temper = min(1.0, eta / (records * width))
-        conditions = (CONVERGED,) if self.n_categories > 2 else ()
+        temper = min(1.0, eta / (records * width) * (1.0 - ROUNDING))
         guarantee = request.reserve(
-            BoundedRange(eta), "one draw from the tempered posterior", conditions
+            BoundedRange(eta),
+            "one draw from the tempered posterior",
+            floored_conditions([self.n_categories]),
         )
         generator = randomness.make_generator(request.random_state)
         counts = np.bincount(codes, minlength=self.n_categories)
-        sweeps = 1 if self.n_categories == 2 else _SWEEPS
-        exact = samplers.sample_truncated_dirichlet(
-            temper * counts[None] + self.alpha,
-            self.min_probability,
-            generator.random((1, sweeps, self.n_categories, 1 + 2 * ATTEMPTS)),
+        n_records = temper * codes.size + self.alpha * self.n_categories
+        drawn = draw_floored_dirichlet(
+            temper * counts[None] + self.alpha, self.min_probability, n_records, generator
         )
-        sums = snapped(np.cumsum(exact[:, :-1], axis=1), 0.0, 1.0)
-        drawn = np.diff(sums, axis=1, prepend=0.0, append=1.0)
         released = {"draws": drawn, "temperature": 1.0 / temper}
         return PrivatePosterior(guarantee, released, partial(_first_draws, drawn), 1)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skdpbayes import randomness, samplers
+from skdpbayes.conjugate.floored import ROUNDING, draw_floored_dirichlet, floored_conditions
 from skdpbayes.estimators._naive_bayes_posterior import ScoreTables
 from skdpbayes.privacy.bounded_range import bounded_range_eta
 from skdpbayes.privacy.events import BoundedRange, NoPrivacy, PrivacyEvent
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     from skdpbayes.models.naive_bayes import NaiveBayesLayout
 
 __all__ = ["DrawPlan", "draw_tables", "plan_draw"]
-
-# Sweeps of the pairwise sampler for tables of more than two values; fixed, so it reveals nothing.
-_SWEEPS = 50
-_ATTEMPTS_ALONE, _ATTEMPTS_IN_CHAIN = 16, 4  # of the rejection sampler, each kept 9 times of 10
-_GRID = 2.0**-32  # released probabilities are multiples of it: far below any posterior's deviation
-CONVERGED = "the samplers of tables with more than two values have converged"
 
 
 @dataclass(frozen=True)
@@ -65,9 +59,10 @@ def plan_draw(estimator: Any, layout: NaiveBayesLayout, n_classes: int) -> DrawP
     eta = float(estimator.epsilon)
     if estimator.delta > 0.0:
         eta = max(eta, bounded_range_eta(float(estimator.epsilon), float(estimator.delta)))
-    temper = np.nextafter(eta / (records * width), 0.0)
-    conditions = (CONVERGED,) if max(sizes) > 2 else ()
-    return DrawPlan(min(1.0, temper), share, float(estimator.alpha), BoundedRange(eta), conditions)
+    temper = min(1.0, eta / (records * width) * (1.0 - ROUNDING))
+    return DrawPlan(
+        temper, share, float(estimator.alpha), BoundedRange(eta), floored_conditions(sizes)
+    )
 
 
 def _range(size: int, share: float) -> float:
@@ -75,15 +70,27 @@ def _range(size: int, share: float) -> float:
 
 
 def draw_tables(
-    layout: NaiveBayesLayout, statistics: np.ndarray, plan: DrawPlan, generator: np.random.Generator
+    layout: NaiveBayesLayout,
+    statistics: np.ndarray,
+    n_records: int,
+    plan: DrawPlan,
+    generator: np.random.Generator,
 ) -> ScoreTables:
     """Draw all probabilities once; the statistics are exact and stay here."""
     tables, classes, tokens, _ = layout.split(statistics)
     totals = layout.tables(tables)[0].sum(axis=1) if layout.table_columns else classes[:, 0]
-    prior = _draw(totals[None] * plan.temper + 1.0, plan, generator)[0]
-    rows = [_draw(t * plan.temper + plan.alpha, plan, generator) for t in layout.tables(tables)]
+
+    def draw(counts: np.ndarray, alpha: float, most: int) -> np.ndarray:
+        size = counts.shape[1]
+        bound = plan.temper * most + alpha * size
+        parameter = counts * plan.temper + alpha
+        return draw_floored_dirichlet(parameter, plan.share / size, bound, generator)
+
+    prior = draw(totals[None], 1.0, n_records)[0]
+    rows = [draw(table, plan.alpha, n_records) for table in layout.tables(tables)]
     empty = np.empty((statistics.shape[0], 0))
-    words = _draw(tokens * plan.temper + plan.alpha, plan, generator) if tokens.shape[1] else empty
+    most = layout.max_total * n_records
+    words = draw(tokens, plan.alpha, most) if tokens.shape[1] else empty
     cells = np.concatenate([*rows, empty], axis=1)
     nothing = np.empty((0, statistics.shape[0], 1))
     return ScoreTables(
@@ -93,13 +100,3 @@ def draw_tables(
         nothing,
         nothing,
     )
-
-
-def _draw(parameter: np.ndarray, plan: DrawPlan, generator: np.random.Generator) -> np.ndarray:
-    size = parameter.shape[1]
-    sweeps, attempts = (1, _ATTEMPTS_ALONE) if size <= 2 else (_SWEEPS, _ATTEMPTS_IN_CHAIN)
-    uniforms = generator.random((parameter.shape[0], sweeps, size, 1 + 2 * attempts))
-    drawn = samplers.sample_truncated_dirichlet(parameter, plan.share / size, uniforms)
-    # The low bits of a float would betray the counts. Rounded sums keep the total at one.
-    sums = randomness.snap(np.minimum(np.cumsum(drawn[:, :-1], axis=1), 1.0), _GRID)
-    return np.diff(sums, axis=1, prepend=0.0, append=1.0)

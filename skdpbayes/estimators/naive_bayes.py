@@ -50,10 +50,11 @@ class LaplaceNaiveBayes(ReleasedNaiveBayes):
     clipped, and labels or categories outside their sets are an error. With ``delta=0`` and the
     default mechanism the claim is pure epsilon. It is unconditional: statistics are integers, and
     the noise is sampled exactly in integer arithmetic. Exceptions are named in
-    ``privacy_.conditions`` (``categories=None``, ``mechanism="ops"`` with more than two values,
-    ``partial_fit`` and ``merge``). An integer ``random_state`` makes the noise reproducible: the
-    guarantee then needs the seed to stay secret. Every further ``fit`` on the same records costs
-    its epsilon again, also within cross-validation; pass a ``ledger`` to add it up.
+    ``privacy_.conditions`` (``categories=None``, ``mechanism="ops"`` with a table of more than 512
+    values, ``partial_fit`` and ``merge``). An integer ``random_state`` makes the noise
+    reproducible: the guarantee then needs the seed to stay secret. Every further ``fit`` on the
+    same records costs its epsilon again, also within cross-validation; pass a ``ledger`` to add it
+    up.
 
     Parameters
     ----------
@@ -243,7 +244,7 @@ class LaplaceNaiveBayes(ReleasedNaiveBayes):
         self.n_records_ = X.shape[0]
         self._layout = layout
         if self.mechanism == "ops":
-            self._keep_draw(draw_tables(layout, statistics, plan, generator))
+            self._keep_draw(draw_tables(layout, statistics, self.n_records_, plan, generator))
             return self
         self.noise_ = ((plan.noise, float(plan.scale)),)
         if self._non_private:

@@ -49,6 +49,8 @@ __getattr__, __dir__, __all__ = attach(
         "sample_noisy_rates": "noisy_rates",
         "sample_noisy_moments": "noisy_moments",
         "sample_poisson_counts": "noisy_counts",
+        "MAX_GRID_VALUES": "truncated_dirichlet",
+        "sample_dirichlet_on_grid": "truncated_dirichlet",
         "sample_truncated_dirichlet": "truncated_dirichlet",
         "sweep_multinomial_counts": "noisy_counts",
     },

@@ -20,8 +20,8 @@ posterior that prior, which is wrong for real tables, overrules the data once th
     p(n_{cd} \mid n_c, y) \propto
     \prod_v \frac{\Gamma(n_{cdv} + \alpha)}{n_{cdv}!} \, p_Z(y_{cdv} - n_{cdv}) ,
 
-a product of one-dimensional weights under one sum. Forward convolutions of the weights (FFT), then
-cells one by one backward, give *independent* exact draws: there is no Markov chain to converge.
+a product of one-dimensional weights under one sum, which `skdpbayes.samplers.fixed_sums` draws
+from: *independent* exact draws, there is no Markov chain to converge.
 
 Where the noise is wide the counts are resolved to bins of at most 1/32 of its standard deviation
 while sums are matched (the mass of a bin is exact, and the count within it is drawn exactly), so
@@ -31,12 +31,12 @@ that the cost does not depend on the scale of the noise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from scipy import fft
 from scipy.special import gammaln
+
+from skdpbayes.samplers.fixed_sums import FixedSum, convolve
 
 __all__ = ["noise_log_pmf", "sample_noisy_tables"]
 
@@ -45,7 +45,6 @@ _TAIL_LOG_RATIO = 25.0
 _BINS_PER_DEVIATION = 32
 # FFT convolutions are exact to about 1e-16 of their largest value; less than this is rounding.
 _RELIABLE = 1e-12
-_NEGLIGIBLE = 1e-15
 
 
 def noise_log_pmf(parts: Sequence[tuple[str, float]]) -> np.ndarray:
@@ -64,7 +63,7 @@ def noise_log_pmf(parts: Sequence[tuple[str, float]]) -> np.ndarray:
     """
     pmf = np.ones(1)
     for noise, scale in parts:
-        pmf = _convolve(pmf, _two_sided_pmf(noise, scale))
+        pmf = convolve(pmf, _two_sided_pmf(noise, scale))
         pmf /= pmf.max()
     log_pmf = np.log(np.maximum(pmf[pmf.shape[0] // 2 :], 1e-300))
     return log_pmf[: max(2, int(np.sum(log_pmf > -_TAIL_LOG_RATIO)))]
@@ -115,10 +114,6 @@ def sample_noisy_tables(
     """
     bin_width = _bin_width(log_noise, n_total)
     n_classes = tables[0].shape[0]
-    rows = [
-        [_Row.build(table[c], n_total, alpha, log_noise, bin_width) for table in tables]
-        for c in range(n_classes)
-    ]
     n_draws = class_uniforms.shape[0]
     all_records = np.full(n_draws, n_total // bin_width)
     if n_classes == 1:
@@ -129,9 +124,10 @@ def sample_noisy_tables(
     counts = np.empty((n_draws, n_classes, sum(t.shape[1] for t in tables)), dtype=np.int64)
     for c in range(n_classes):
         start = 0
-        for row in rows[c]:
-            stop = start + row.n_cells
-            bins = np.maximum(totals[:, c] - _bin_shift(row.n_cells, bin_width), 0)
+        for table in tables:
+            stop = start + table.shape[1]
+            bins = np.maximum(totals[:, c] - _bin_shift(table.shape[1], bin_width), 0)
+            row = _noisy_row(table[c], n_total, alpha, log_noise, bin_width, float(bins.mean()))
             counts[:, c, start:stop] = row.draw(bins, cell_uniforms[:, c, start:stop])
             start = stop
     return counts
@@ -155,99 +151,24 @@ def _log_cell_prior(counts: np.ndarray, alpha: float) -> np.ndarray:
     return gammaln(counts + alpha) - gammaln(counts + 1.0)
 
 
-def _convolve(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    size = a.shape[0] + b.shape[0] - 1
-    if min(a.shape[0], b.shape[0]) <= 16:
-        return np.convolve(a, b)
-    length = fft.next_fast_len(size, real=True)
-    product = fft.rfft(a, length) * fft.rfft(b, length)
-    return np.maximum(fft.irfft(product, length)[:size], 0.0)
-
-
-@dataclass(frozen=True)
-class _Row:
-    """Cells whose counts add to a total: weights, forward convolutions, in bins."""
-
-    bin_width: int
-    low: np.ndarray  # first bin of each cell's window
-    fine: np.ndarray  # weights of single counts, cells side by side
-    fine_start: np.ndarray
-    weights: np.ndarray  # weights of bins, cells side by side
-    start: np.ndarray
-    forward: np.ndarray  # weights of the sum of the first k + 1 cells, side by side
-    forward_start: np.ndarray
-    forward_low: np.ndarray
-
-    @property
-    def n_cells(self) -> int:
-        return self.low.shape[0]
-
-    @classmethod
-    def build(
-        cls,
-        noisy: np.ndarray,
-        n_total: int,
-        alpha: float,
-        log_noise: np.ndarray,
-        bin_width: int,
-    ) -> _Row:
-        """Weigh the counts of each cell around its noisy value."""
-        cells = []
-        for y in noisy.tolist():
-            low, high = _window(int(y), log_noise.shape[0] - 1, n_total)
-            first = low // bin_width
-            n = np.arange(first * bin_width, (high // bin_width + 1) * bin_width)
-            log_weight = _log_cell_prior(n, alpha) + _interpolate(log_noise, np.abs(y - n))
-            log_weight[n > n_total] = -np.inf
-            cells.append((first, np.exp(log_weight - log_weight.max())))
-        return cls.from_weights(cells, bin_width, n_total // bin_width)
-
-    @classmethod
-    def from_weights(
-        cls, cells: Sequence[tuple[int, np.ndarray]], bin_width: int, max_bin: int
-    ) -> _Row:
-        """Convolve the cells' weights, one after the other."""
-        fine = [weight for _, weight in cells]
-        weights = [weight.reshape(-1, bin_width).sum(axis=1) for weight in fine]
-        low = np.array([first for first, _ in cells], dtype=np.int64)
-        forward, forward_low = [weights[0]], [int(low[0])]
-        for k in range(1, len(weights)):
-            start = forward_low[-1] + int(low[k])
-            total = _convolve(forward[-1], weights[k])[: max(1, max_bin + 1 - start)]
-            kept = np.flatnonzero(total > _NEGLIGIBLE * total.max())
-            forward.append(total[kept[0] : kept[-1] + 1] / total.max())
-            forward_low.append(start + int(kept[0]))
-        return cls(
-            bin_width,
-            low,
-            np.concatenate(fine),
-            _starts(fine),
-            np.concatenate(weights),
-            _starts(weights),
-            np.concatenate(forward),
-            _starts(forward),
-            np.array(forward_low, dtype=np.int64),
-        )
-
-    def draw(self, totals: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Counts of shape (n_draws, n_cells) whose bins add to ``totals``."""
-        return _draw_backward(
-            np.asarray(totals, dtype=np.int64),
-            np.ascontiguousarray(uniforms),
-            self.bin_width,
-            self.low,
-            self.fine,
-            self.fine_start,
-            self.weights,
-            self.start,
-            self.forward,
-            self.forward_start,
-            self.forward_low,
-        )
-
-
-def _starts(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum([a.shape[0] for a in arrays])]).astype(np.int64)
+def _noisy_row(
+    noisy: np.ndarray,
+    n_total: int,
+    alpha: float,
+    log_noise: np.ndarray,
+    bin_width: int,
+    total: float,
+) -> FixedSum:
+    """Weigh the counts of each cell around its noisy value; their bins add to ``total``."""
+    cells = []
+    for y in noisy.tolist():
+        low, high = _window(int(y), log_noise.shape[0] - 1, n_total)
+        first = low // bin_width
+        n = np.arange(first * bin_width, (high // bin_width + 1) * bin_width)
+        log_weight = _log_cell_prior(n, alpha) + _interpolate(log_noise, np.abs(y - n))
+        log_weight[n > n_total] = -np.inf
+        cells.append((first, np.exp(log_weight - log_weight.max())))
+    return FixedSum.from_weights(cells, bin_width, n_total // bin_width, total)
 
 
 def _window(y: int, width: int, n_total: int) -> tuple[int, int]:
@@ -258,7 +179,7 @@ def _window(y: int, width: int, n_total: int) -> tuple[int, int]:
 
 def _class_totals(
     tables: Sequence[np.ndarray], n_total: int, log_noise: np.ndarray, bin_width: int
-) -> _Row:
+) -> FixedSum:
     """Weigh each class total by the noise of all table totals; the classes add to ``n_total``."""
     sums = {
         n_values: _log_sum_of_noises(log_noise[::bin_width], n_values)
@@ -275,7 +196,7 @@ def _class_totals(
             offsets = np.abs(grid - table[c].sum() / bin_width)
             log_weight += _interpolate(sums[table.shape[1]], offsets)
         cells.append((low, np.exp(log_weight - log_weight.max())))
-    return _Row.from_weights(cells, 1, n_total // bin_width)
+    return FixedSum.from_weights(cells, 1, n_total // bin_width, n_total // bin_width)
 
 
 def _log_sum_of_noises(log_noise: np.ndarray, count: int) -> np.ndarray:
@@ -299,86 +220,3 @@ def _interpolate(log_noise: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     beyond = np.maximum(offsets - last, 0.0)
     inside = np.interp(offsets, np.arange(last + 1.0), log_noise)
     return inside + beyond * (log_noise[last] - log_noise[last - 1])
-
-
-@njit(cache=True)
-def _draw_backward(
-    totals: np.ndarray,
-    uniforms: np.ndarray,
-    bin_width: int,
-    low: np.ndarray,
-    fine: np.ndarray,
-    fine_start: np.ndarray,
-    weights: np.ndarray,
-    start: np.ndarray,
-    forward: np.ndarray,
-    forward_start: np.ndarray,
-    forward_low: np.ndarray,
-) -> np.ndarray:
-    n_draws = totals.shape[0]
-    n_cells = low.shape[0]
-    centers = np.empty(n_cells, dtype=np.int64)
-    for k in range(n_cells):
-        centers[k] = np.argmax(weights[start[k] : start[k + 1]])
-    counts = np.empty((n_draws, n_cells), dtype=np.int64)
-    for s in range(n_draws):
-        remaining = totals[s]
-        for k in range(n_cells - 1, -1, -1):
-            weight = weights[start[k] : start[k + 1]]
-            if k > 0:
-                before = forward[forward_start[k - 1] : forward_start[k]]
-                index = remaining - low[k] - forward_low[k - 1]
-                index = _draw_split(weight, before, index, centers[k], uniforms[s, k, 0])
-            else:
-                index = min(max(remaining - low[0], 0), weight.shape[0] - 1)
-            chosen = low[k] + index
-            remaining -= chosen
-            counts[s, k] = chosen * bin_width
-            if bin_width > 1:
-                first = fine_start[k] + index * bin_width
-                inner = fine[first : first + bin_width]
-                counts[s, k] += _invert(inner, uniforms[s, k, 1])
-    return counts
-
-
-@njit(cache=True)
-def _draw_split(
-    weight: np.ndarray, before: np.ndarray, total: int, center: int, uniform: float
-) -> int:
-    """Draw i with probability proportional to weight[i] * before[total - i].
-
-    The mass sits around ``center``, so the inversion walks outwards from there.
-    """
-    first = max(0, total - before.shape[0] + 1)
-    last = min(weight.shape[0] - 1, total)
-    if last < first:  # the totals lie outside what the noise allows: go to the nearer end
-        return 0 if total < first else weight.shape[0] - 1
-    center = min(max(center, first), last)
-    mass = 0.0
-    for i in range(first, last + 1):
-        mass += weight[i] * before[total - i]
-    target = uniform * mass
-    right = center
-    left = center - 1
-    while right <= last or left >= first:
-        if right <= last:
-            target -= weight[right] * before[total - right]
-            if target < 0.0:
-                return right
-            right += 1
-        if left >= first:
-            target -= weight[left] * before[total - left]
-            if target < 0.0:
-                return left
-            left -= 1
-    return center  # rounding left a sliver of mass unassigned
-
-
-@njit(cache=True)
-def _invert(weight: np.ndarray, uniform: float) -> int:
-    target = uniform * weight.sum()
-    for i in range(weight.shape[0]):
-        target -= weight[i]
-        if target < 0.0:
-            return i
-    return int(np.argmax(weight))

@@ -1,20 +1,76 @@
 r"""Draws from a Dirichlet law on the simplex whose probabilities stay above a floor.
 
 The density is :math:`\prod_v \theta_v^{a_v - 1}` on the set where :math:`\theta_v \ge a_0` and
-:math:`\sum_v \theta_v = 1`.
-Given the others, the share of one of two probabilities in their sum is a truncated beta variable,
-whose log-odds have a log-concave density and are drawn exactly; two probabilities need one such
-draw, more need sweeps of a Gibbs sampler over random pairs.
+:math:`\sum_v \theta_v = 1`. Three ways, by the number of values:
+
+- *two*: the share of one is a truncated beta variable, whose log-odds have a log-concave density
+  and are drawn exactly;
+- *up to some hundreds*: the law is restricted to the finite set of points :math:`\theta_v = a_0 +
+  (1 - V a_0) (k_v + \tfrac12) / (G + \tfrac V2)` with integers :math:`k_v \ge 0`,
+  :math:`\sum_v k_v = G`. There it is a product of weights under a fixed sum, drawn exactly by
+  `skdpbayes.samplers.fixed_sums`. The grid is public, and finer than the law's deviations;
+- *more*: sweeps of a Gibbs sampler over random pairs, each drawn like two.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import njit
 
+from skdpbayes.samplers.fixed_sums import FixedSum
 from skdpbayes.samplers.log_concave import draw_log_concave
 
-__all__ = ["sample_truncated_dirichlet"]
+__all__ = ["MAX_GRID_VALUES", "sample_dirichlet_on_grid", "sample_truncated_dirichlet"]
+
+MAX_GRID_VALUES = 512
+"""Tables of more values than this are too large for a grid."""
+
+_LEAST_STEPS, _MOST_STEPS, _MOST_WEIGHTS = 2**10, 2**16, 2**22
+
+
+def sample_dirichlet_on_grid(
+    parameter: np.ndarray, floor: float, n_records: float, uniforms: np.ndarray
+) -> np.ndarray:
+    r"""Draw one probability vector on the public grid for each row of parameters.
+
+    Parameters
+    ----------
+    parameter : float array of shape (n_rows, n_values)
+        Dirichlet parameters, > 0; at most `MAX_GRID_VALUES` values.
+    floor : float
+        Smallest probability, in (0, 1 / n_values).
+    n_records : float
+        Public bound on the sum of a row's parameters, for the grid: its step is at most a quarter
+        of the smallest deviation, :math:`\sqrt{a_0 / n}`, as far as memory allows.
+    uniforms : float array of shape (n_rows, n_values)
+        Independent uniforms on [0, 1).
+
+    Returns
+    -------
+    float array of shape (n_rows, n_values)
+    """
+    n_rows, n_values = parameter.shape
+    steps = _grid_steps(n_values, floor, n_records)
+    free = 1.0 - n_values * floor
+    points = floor + free * (np.arange(steps + 1) + 0.5) / (steps + 0.5 * n_values)
+    drawn = np.empty((n_rows, n_values))
+    for r in range(n_rows):
+        excess = parameter[r] - 1.0
+        # Relative to the mode, where a large parameter would magnify the rounding of a logarithm.
+        mode = np.clip(parameter[r] / parameter[r].sum(), floor, 1.0)
+        logs = excess[:, None] * np.log(points / mode[:, None])
+        slope = max(excess.sum(), 1.0) * free / steps
+        row = FixedSum.from_log_weights(logs, steps, slope)
+        drawn[r] = points[row.draw(np.array([steps]), uniforms[r, None, :, None])[0]]
+    return drawn
+
+
+def _grid_steps(n_values: int, floor: float, n_records: float) -> int:
+    wanted = 4.0 * math.sqrt(max(n_records, 1.0) / floor)
+    steps = 2 ** math.ceil(math.log2(wanted))
+    return min(max(steps, _LEAST_STEPS), _MOST_STEPS, 2 ** int(math.log2(_MOST_WEIGHTS / n_values)))
 
 
 def sample_truncated_dirichlet(

@@ -138,8 +138,35 @@ def test_temperature_of_the_truncated_beta(k, floor, temperature):
 def test_temperature_of_the_truncated_dirichlet():
     model = DirichletCategorical(10, min_probability=0.001)
     one = model.posterior(RNG.integers(10, size=50), 1.0, mechanism="ops", random_state=0)
-    assert one.released_["temperature"] == pytest.approx(13.7974290687, rel=1e-9)
-    assert one.privacy_.conditions
+    assert one.released_["temperature"] == pytest.approx(13.7974290687, rel=1e-8)
+    assert one.privacy_.conditions == ()  # the draw is exact
+    many = DirichletCategorical(600).posterior(range(600), mechanism="ops", random_state=0)
+    assert "converged" in many.privacy_.conditions[0]
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+def test_density_of_a_truncated_dirichlet_draw_keeps_its_epsilon(adjacency):
+    """Every point of a grid in the restricted space, worst data: all records in one category."""
+    model = DirichletCategorical(3, min_probability=0.05)
+    data = np.zeros(200, dtype=int)
+    one = model.posterior(data, 1.0, mechanism="ops", adjacency=adjacency, random_state=0)
+    side = np.linspace(0.05, 0.9, 341)
+    a, b = np.meshgrid(side, side, indexing="ij")
+    inside = 1.0 - a - b >= 0.05 - 1e-12
+    theta = np.log(np.stack([a[inside], b[inside], (1.0 - a - b)[inside]]))
+
+    def log_density(counts, temper):
+        log_p = temper * counts @ theta
+        return log_p - np.log(np.exp(log_p - log_p.max()).sum()) - log_p.max()
+
+    def largest(temper):
+        other = [199, 1, 0] if adjacency == "replace_one" else [199, 0, 0]
+        first, second = (log_density(np.array(c), temper) for c in ([200, 0, 0], other))
+        return np.abs(first - second).max()
+
+    temper = 1.0 / one.released_["temperature"]
+    assert 0.8 < largest(temper) <= 1.0
+    assert largest(1.5 * temper) > 1.0
 
 
 def _log_ratio_range(log_likelihood, grid, records):
