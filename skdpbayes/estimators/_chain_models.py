@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,25 +13,34 @@ from skdpbayes.estimators._coordinates import Coordinates
 
 __all__ = ["LinearPotential", "Potential"]
 
+# Coefficients of a chain that diverges are cut here: no logit overflows.
+LARGEST = 1e100
+ROUNDOFF = float(np.finfo(np.float64).eps)
+
 
 class Potential(Protocol):
     """What a chain needs to know of a model."""
 
     shape: tuple[int, ...]
-    precision: float
 
     def gradients(
         self, position: np.ndarray, rows: np.ndarray | None, clip_norm: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Sum of the batch's gradients, each clipped, and gradient of the negative log prior."""
 
+    def rounding(self, n_rows: int) -> float:
+        """Bound on what rounding adds to the distance of two sums of at most ``n_rows`` records."""
+
 
 @dataclass
 class LinearPotential:
-    """Logistic or softmax regression in the given coordinates.
+    r"""Logistic or softmax regression in the given coordinates.
 
     The prior is that of scikit-learn's penalty: coefficients of x, and the intercept divided by
     ``intercept_scaling``, are normal with variance C.
+
+    Coefficients of z are mapped to those of x and an intercept by a matrix *B*, and sums over x and
+    the constant 1 to derivatives by :math:`B^\top`. In plain coordinates *B* is diagonal.
     """
 
     X: Any
@@ -42,44 +52,68 @@ class LinearPotential:
     data_norm: float
 
     def __post_init__(self) -> None:
-        # sums round in the original coordinates; the map to the chain's stretches that
-        stretch = self.coordinates.stretch() * self.data_norm
-        self.precision = float(np.finfo(np.float64).eps) * (1.0 + 4.0 * stretch)
-        self.shape: tuple[int, ...] = (
-            self.n_outputs,
-            self.X.shape[1] + bool(self.coordinates.constant),
+        n_rows, d = self.X.shape
+        coordinates = self.coordinates
+        constant = coordinates.constant
+        self.shape: tuple[int, ...] = (self.n_outputs, d + bool(constant))
+        # prior precision of the coefficients of x and of the intercept
+        prior = np.full(d + 1, 1.0 / self.C)
+        prior[d] /= self.intercept_scaling**2
+        self.diagonal = coordinates.transform is None
+        if self.diagonal:
+            self.lift = np.append(np.full(d, coordinates.scale), constant)
+            self.prior = (self.lift**2 * prior)[: self.shape[1]]
+        else:
+            self.lift = np.zeros((self.shape[1], d + 1))
+            coef, intercept = coordinates.coefficients(np.eye(self.shape[1]))
+            self.lift[:, :d], self.lift[:, d] = coef, intercept
+            self.prior = (self.lift * prior) @ self.lift.T
+        self.lengths = coordinates.lengths(self.X, self.data_norm)
+        self.X = models.compact_rows(self.X)
+        self.units = np.array(
+            [models.sum_unit(n_rows, self.data_norm), models.sum_unit(n_rows, 1.0)]
         )
-        self.lengths = self.coordinates.lengths(self.X)
 
     def gradients(
         self, position: np.ndarray, rows: np.ndarray | None, clip_norm: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Gradients with respect to the coefficients of z."""
-        theta, shift = self.coordinates.coefficients(position)
-        data, residuals = models.clipped_linear_gradient(
-            theta, shift, self.X, self.codes, self.lengths, clip_norm, rows
+        if self.diagonal:
+            theta = np.zeros((self.n_outputs, self.lift.shape[0]))
+            theta[:, : self.shape[1]] = position
+            theta *= self.lift
+        else:
+            theta = position @ self.lift
+        # positions are released, so this is post-processing; without it a record could tell of
+        # itself by 0 * inf
+        np.fmax(np.fmin(theta, LARGEST, out=theta), -LARGEST, out=theta)
+        sums = models.clipped_linear_gradient(
+            theta, self.X, self.codes, self.lengths, clip_norm, self.units, rows
         )
-        # the prior's potential is (|w|^2 + (b / s)^2) / (2 C); both are mapped at once
-        n_outputs = self.shape[0]
-        stacked = np.concatenate([data, theta])
-        stacked[n_outputs:] /= self.C
-        pull = shift / (self.C * self.intercept_scaling**2)
-        both = self._mapped(stacked, np.concatenate([residuals, pull]))
-        return both[:n_outputs], both[n_outputs:]
+        if self.diagonal:
+            sums *= self.lift
+            return sums[:, : self.shape[1]], position * self.prior
+        return sums @ self.lift.T, position @ self.prior
+
+    def rounding(self, n_rows: int) -> float:
+        """Bound on what rounding adds to the distance of two sums of at most ``n_rows`` records.
+
+        The sums are exact but for the rounding of products to their units, half a unit each in the
+        record that differs. Their map is a matrix product: off by at most d + 4 roundings of the
+        product of the norms.
+        """
+        d = self.lift.shape[-1] - 1
+        norm = float(np.max(np.abs(self.lift)) if self.diagonal else np.linalg.norm(self.lift))
+        terms = 4.0 if self.diagonal else d + 4.0
+        # residuals are at most sqrt(2) long, for softmax
+        longest = math.sqrt(2.0) * n_rows * math.hypot(self.data_norm, 1.0)
+        in_units = (
+            0.5
+            * math.sqrt(self.n_outputs)
+            * math.hypot(math.sqrt(d) * self.units[0], self.units[1])
+        )
+        return norm * (2.0 * in_units + 2.0 * terms * ROUNDOFF * longest) * (1.0 + 1e-6)
 
     def prior_precision(self) -> np.ndarray:
         """Hessian of the prior's potential for one output."""
-        theta, shift = self.coordinates.coefficients(np.eye(self.shape[1]))
-        return self._mapped(theta / self.C, shift / (self.C * self.intercept_scaling**2))
-
-    def _mapped(self, by_weights: np.ndarray, by_intercept: np.ndarray) -> np.ndarray:
-        """Derivatives by the coefficients of z from those by weights and intercept."""
-        coordinates = self.coordinates
-        n_columns = by_weights.shape[1]
-        out = np.empty((by_weights.shape[0], self.shape[1]))
-        if coordinates.centered:
-            by_weights = by_weights - by_intercept[:, None] * coordinates.center
-        out[:, :n_columns] = coordinates.apply(by_weights)
-        if coordinates.constant:
-            out[:, n_columns] = coordinates.constant * by_intercept
-        return out
+        return np.diag(self.prior) if self.diagonal else self.prior

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise, repeat
 
 import numpy as np
 
@@ -22,10 +23,10 @@ from skdpbayes.privacy.subsampling import Sampling
 __all__ = ["ACCOUNTANTS", "NOISE_BITS", "ChainPlan", "plan_chain"]
 
 ACCOUNTANTS = ("pld", "rdp", "wang2015")
-# Rows are summed in runs of this many, then the runs: an error bound of (run + n / run) roundings.
-SUM_RUN = 512
 # The grid of a noisy sum is the noise's standard deviation divided by 2^28.
 NOISE_BITS = 28
+# Batches are drawn for about this many rows at a time.
+BATCH_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -72,21 +73,30 @@ class ChainPlan:
         return privacy.compose([*self.setup, chain])
 
     def batches(self, generator: np.random.Generator) -> Iterator[np.ndarray | None]:
-        """Yield the rows of every batch; None for all of them. The buffer is reused."""
-        buffer = np.empty(self.n_samples, dtype=np.int64)
-        for _ in range(self.n_steps):
-            if self.batch_size == self.n_samples:
-                yield None
-            elif self.subsampling == "poisson":
-                yield randomness.poisson_subset(
-                    generator, self.n_samples, self.sampling_rate, buffer
+        """Yield the rows of every batch; None for all of them."""
+        if self.batch_size == self.n_samples:
+            yield from repeat(None, self.n_steps)
+            return
+        block = max(1, min(self.n_steps, BATCH_BLOCK // int(self.batch_size)))
+        for start in range(0, self.n_steps, block):
+            count = min(block, self.n_steps - start)
+            if self.subsampling == "poisson":
+                rows, starts = randomness.poisson_subsets(
+                    generator, self.n_samples, self.sampling_rate, count
                 )
             else:
-                yield randomness.fixed_subset(
-                    generator, self.n_samples, int(self.batch_size), buffer
+                rows, starts = randomness.fixed_subsets(
+                    generator, self.n_samples, int(self.batch_size), count
                 )
+            for first, last in pairwise(starts.tolist()):
+                yield rows[first:last]
 
-    def noise_scales(self, langevin: np.ndarray, size: int, precision: float) -> np.ndarray:
+    @property
+    def most_rows(self) -> int:
+        """Largest size that a batch can have."""
+        return self.n_samples if self.subsampling == "poisson" else int(self.batch_size)
+
+    def noise_scales(self, langevin: np.ndarray, size: int, rounding: float) -> np.ndarray:
         """Standard deviation of the noise on the sum of clipped gradients, for every step.
 
         Parameters
@@ -95,15 +105,13 @@ class ChainPlan:
             What the sampler wants on the estimated gradient of the potential.
         size : int
             Number of coordinates.
-        precision : float
-            Unit roundoff of the sums.
+        rounding : float
+            What rounding adds to the distance of two sums of neighbors.
         """
         wanted = langevin * self.sampling_rate
         if not self.private:
             return wanted
         multipliers = self.noise_multipliers()
-        most = self.n_samples if self.subsampling == "poisson" else self.batch_size
-        rounding = 2.0 * precision * most * (SUM_RUN + most / SUM_RUN + math.sqrt(size))
         # rounding to the grid of the release moves every coordinate by half a step of it
         grid = multipliers * math.sqrt(size) * 2.0**-NOISE_BITS
         if np.any(grid > 0.5):
@@ -111,7 +119,7 @@ class ChainPlan:
                 f"noise_multiplier={multipliers.max():g} with {size} coefficients leaves no room "
                 "for rounding; raise epsilon or use a smaller model"
             )
-        needed = multipliers * self.clip_norm * (1.0 + rounding) / (1.0 - grid)
+        needed = multipliers * (self.clip_norm + rounding) / (1.0 - grid)
         return np.maximum(needed, wanted)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -74,12 +75,14 @@ def step_sizes(first: float, schedule: Any, n_steps: int) -> np.ndarray:
     return np.asarray(first * (shift + np.arange(1.0, n_steps + 1.0)) ** -decay)
 
 
-def _noise_rows(generator: np.random.Generator, n_steps: int, size: int) -> Iterable[np.ndarray]:
-    """Yield exact discrete Gaussian noise of standard deviation 2^28, a vector per step."""
-    block = max(1, min(n_steps, NOISE_BLOCK // size))
+def _noise_rows(
+    generator: np.random.Generator, n_steps: int, shape: tuple[int, ...]
+) -> Iterable[np.ndarray]:
+    """Yield exact discrete Gaussian noise of standard deviation 2^28, an array per step."""
+    block = max(1, min(n_steps, NOISE_BLOCK // math.prod(shape)))
     for start in range(0, n_steps, block):
         count = min(block, n_steps - start)
-        yield from randomness.discrete_gaussian(generator, 2.0**NOISE_BITS, (count, size))
+        yield from randomness.discrete_gaussian(generator, 2.0**NOISE_BITS, (count, *shape))
 
 
 class _Stepper:
@@ -158,24 +161,26 @@ def run_chain(
     discrete Gaussian noise is added on that grid; what follows is post-processing.
     """
     for_batches, for_noise, for_state = randomness.spawn(generator, 3)
-    size = int(np.prod(potential.shape))
-    scales = plan.noise_scales(dynamics.langevin(), size, potential.precision)
+    shape = potential.shape
+    scales = plan.noise_scales(
+        dynamics.langevin(), math.prod(shape), potential.rounding(plan.most_rows)
+    )
     rate = plan.sampling_rate
     stepper = _Stepper(dynamics, plan, scales / rate, start, for_state)
     first = min(int(burn_in * plan.n_steps), plan.n_steps - 1)
     kept = np.unique(np.linspace(first, plan.n_steps - 1, n_draws).round().astype(int))
-    total = np.zeros(potential.shape)
-    draws = np.empty((kept.shape[0], *potential.shape))
+    total = np.zeros(shape)
+    draws = np.empty((kept.shape[0], *shape))
     n_kept = 0
     position = start
-    steps = zip(plan.batches(for_batches), _noise_rows(for_noise, plan.n_steps, size), strict=True)
+    grids = scales * 2.0**-NOISE_BITS
+    steps = zip(plan.batches(for_batches), _noise_rows(for_noise, plan.n_steps, shape), strict=True)
     for t, (rows, noise) in enumerate(progress(steps, total=plan.n_steps, label="steps")):
         released, prior = potential.gradients(position, rows, plan.clip_norm)
-        grid = scales[t] * 2.0**-NOISE_BITS
-        released /= grid
+        released /= grids[t]
         np.rint(released, out=released)
-        released += noise.reshape(potential.shape)
-        released *= grid / rate
+        released += noise
+        released *= grids[t] / rate
         released += prior
         position = stepper.step(t, released)
         if t >= first:

@@ -65,10 +65,6 @@ class Coordinates:
         """Multiply rows (of coefficients or gradients) by the symmetric matrix."""
         return rows * self.scale if self.transform is None else rows @ self.transform
 
-    def stretch(self) -> float:
-        """Spectral norm of the matrix."""
-        return self.scale if self.transform is None else float(np.linalg.norm(self.transform, 2))
-
     def coefficients(self, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients of x and intercepts of (..., K, d [+ 1]) coefficients of z."""
         d = self.center.shape[0]
@@ -89,12 +85,20 @@ class Coordinates:
         last = (intercept + coef @ self.center) / self.constant
         return np.column_stack([psi, last])
 
-    def lengths(self, X: Any) -> np.ndarray:
-        """Length of every row in these coordinates, constant feature included."""
+    def lengths(self, X: Any, data_norm: float) -> np.ndarray:
+        """Upper bound on the length of every row in these coordinates, constant feature included.
+
+        The lengths are computed and what rounding can take from them is added: of a row that the
+        matrix shrinks much, little is left beside the rounding of its product.
+        """
         if self.transform is None:
             plain = models.quadratic_row_lengths(X, self.center, None, 0.0)
             return np.hypot(self.scale * plain, self.constant)
-        return models.quadratic_row_lengths(X, self.center, self.transform, self.constant)
+        lengths = models.quadratic_row_lengths(X, self.center, self.transform, self.constant)
+        roundings = (self.center.shape[0] + 4.0) * float(np.finfo(np.float64).eps)
+        reach = data_norm + float(np.linalg.norm(self.center))
+        lengths += roundings * float(np.linalg.norm(self.transform)) * reach
+        return lengths
 
 
 def moment_sensitivity(adjacency: Adjacency) -> float:

@@ -58,7 +58,7 @@ def check_distances(fitted, tape, adjacency):
 
 
 def seeded(case: Case, **params):
-    return lambda: case.build(random_state=3, **params)
+    return lambda: case.build(random_state=5, **params)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from skdpbayes import DPSGLDClassifier, models, privacy, randomness
 from tests.audit_tools import gaussian_mu_lower_bound
@@ -62,8 +63,8 @@ def test_half_the_noise_is_caught(monkeypatch):
 def test_a_missing_clip_is_caught(monkeypatch):
     exact = models.clipped_linear_gradient
 
-    def unclipped(theta, shift, X, codes, lengths, clip_norm, rows):
-        return exact(theta, shift, X, codes, lengths, math.inf, rows)
+    def unclipped(theta, X, codes, lengths, clip_norm, *rest):
+        return exact(theta, X, codes, lengths, math.inf, *rest)
 
     monkeypatch.setattr(models, "clipped_linear_gradient", unclipped)
     assert audit() > privacy.gdp_mu(4.0, 1e-5)
@@ -86,3 +87,24 @@ def test_an_empty_batch_is_a_step_of_noise_only():
     model = DPSGLDClassifier(**params, random_state=0).fit(np.eye(2), [0, 1])
     states = model.sample_posterior()["coef"][:, 0]
     assert np.all(np.diff(states, axis=0) != 0.0)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_no_record_decides_what_is_finite_when_a_chain_diverges(n_classes):
+    """Coefficients overflow by public parameters; a zero entry must not become 0 * inf."""
+    X = np.ones((6, 2)) / 2
+    blank = X.copy()
+    blank[0] = 0.0
+    y = np.arange(6) % n_classes
+    params = {"C": 1e-6, "step_size": 1.0, "n_steps": 80, "burn_in": 0.98, "n_draws": 1}
+    params |= {"preconditioner": None, "intercept_scaling": 1e3, "random_state": 0, "delta": 0.01}
+    finite = []
+    for rows in (X, blank, sparse.csr_matrix(blank)):
+        model = DPSGLDClassifier(epsilon=1.0, **params).fit(rows, y)
+        assert not np.all(np.isfinite(model.coef_))
+        finite.append(np.append(np.isfinite(model.coef_), np.isfinite(model.intercept_)))
+    np.testing.assert_array_equal(finite[0], finite[1])
+    np.testing.assert_array_equal(finite[0], finite[2])
+    assert np.any(finite[0])  # the intercept, whose prior is weak

@@ -9,16 +9,16 @@ import pytest
 
 from skdpbayes import DPSGLDClassifier, privacy, randomness
 from skdpbayes.datasets import make_census
-from skdpbayes.estimators import _chain_plan
+from skdpbayes.estimators._chain_models import LinearPotential
 from skdpbayes.estimators._chain_plan import plan_chain
 from skdpbayes.estimators._chain_run import Dynamics, step_sizes
 from skdpbayes.estimators._coordinates import (
     MEAN_WEIGHT,
     moment_sensitivity,
+    plain_coordinates,
     released_coordinates,
 )
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.models import minibatch
 from skdpbayes.privacy.renyi import rdp_epsilon, rdp_noise_multiplier
 
 BASE = {
@@ -88,15 +88,49 @@ def test_batches_are_those_that_are_accounted():
 
 def test_noise_covers_rounding():
     plan = plan_chain(**BASE)
-    scale = plan.noise_scales(np.full(200, 1e-9), 10_000, 1e-16)[0]
+    scale = plan.noise_scales(np.full(200, 1e-9), 10_000, 1e-5)[0]
     grid = scale * 2.0**-28
-    sensitivity = 0.5 + grid * math.sqrt(10_000)
-    assert scale >= plan.noise_multiplier * sensitivity
+    sensitivity = 0.5 + 1e-5 + grid * math.sqrt(10_000)
+    assert scale >= plan.noise_multiplier * sensitivity * (1.0 - 1e-12)
     assert scale < 1.0001 * plan.noise_multiplier * 0.5
 
 
-def test_sums_run_over_as_many_rows_as_the_rounding_bound_says():
-    assert minibatch.SUM_RUN == _chain_plan.SUM_RUN
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("plain", [False, True])
+def test_one_record_moves_the_sum_by_no_more_than_clip_and_rounding(n_outputs, plain):
+    """Also where the coordinates all but remove the record, so that lengths are mostly rounding."""
+    rng = np.random.default_rng(0)
+    n, d = 400, 6
+    X = rng.normal(size=(n, d)) * np.array([1.0, 1e-2, 1e-3, 1e-3, 1e-3, 1e-3])
+    X[:200] *= 1e-6
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
+    codes = rng.integers(0, max(2, n_outputs), n)
+    if plain:
+        coordinates = plain_coordinates(d, 1.0, True).with_constant(0.3)
+    else:
+        coordinates = released_coordinates(
+            X, 1.0, math.inf, "zero_out", True, randomness.make_generator(0)
+        ).with_constant(0.3)
+    potential = LinearPotential(X, codes, coordinates, n_outputs, 100.0, 1.0, 1.0)
+    position = 3.0 * rng.normal(size=potential.shape)
+    clip = 0.01
+    bound = clip + potential.rounding(n)
+    assert bound < 1.001 * clip
+    all_rows = np.arange(n)
+    whole = potential.gradients(position, all_rows, clip)[0]
+    np.testing.assert_array_equal(whole, potential.gradients(position, None, clip)[0])
+    largest = 0.0
+    for i in range(0, n, 7):
+        without = potential.gradients(position, np.delete(all_rows, i), clip)[0]
+        largest = max(largest, float(np.linalg.norm(whole - without)))
+    assert 0.9 * clip < largest <= bound
+    # the prior's gradient is that of |w|^2 / (2 C) + b^2 / (2 C)
+    coef, intercept = coordinates.coefficients(position)
+    pull = potential.gradients(position, all_rows, clip)[1]
+    step = rng.normal(size=potential.shape)
+    by_step, by_intercept = coordinates.coefficients(step)
+    slope = (np.sum(coef * by_step) + np.sum(intercept * by_intercept)) / 100.0
+    assert np.sum(pull * step) == pytest.approx(slope)
 
 
 def test_accountants_of_the_papers_ask_for_more_noise():
