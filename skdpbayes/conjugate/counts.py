@@ -12,20 +12,21 @@ from skdpbayes import randomness, samplers
 from skdpbayes._validation import check_integer, check_real
 from skdpbayes.conjugate.floored import ROUNDING, draw_floored_dirichlet, floored_conditions
 from skdpbayes.conjugate.release import (
+    ATTEMPTS,
+    ConjugateModel,
     PrivatePosterior,
     Request,
     draw_from_log_weights,
     log_binomial,
     log_noise_at,
+    ops_eta,
+    single_draw,
     snapped,
 )
-from skdpbayes.privacy.bounded_range import bounded_range_eta
 from skdpbayes.privacy.events import BoundedRange
 from skdpbayes.privacy.exponential_mechanism import truncated_dirichlet_range
 
 __all__ = ["BetaBernoulli", "DirichletCategorical"]
-
-ATTEMPTS = 16  # of the exact rejection sampler, each kept 9 times of 10
 
 
 def check_binary(data: Any) -> np.ndarray:
@@ -36,19 +37,12 @@ def check_binary(data: Any) -> np.ndarray:
     return values.astype(np.int64)
 
 
-def ops_eta(request: Request) -> float:
-    """Range of the log-density ratio that the budget allows a single draw."""
-    if request.delta > 0.0 and np.isfinite(request.epsilon):
-        return max(request.epsilon, bounded_range_eta(request.epsilon, request.delta))
-    return request.epsilon
-
-
-class BetaBernoulli:
+class BetaBernoulli(ConjugateModel):
     r"""Coin flips with a beta prior: :math:`\theta \sim \mathrm{Beta}(a, b)`.
 
-    The only statistic is the number of ones :math:`n_+`: with ``N`` public the zeros follow. One
-    record moves it by at most 1, under both adjacencies (a release of :math:`[n_+, n_-]` has L1
-    sensitivity 2 and doubles the noise).
+    Data are zeros and ones. The only statistic is the number of ones :math:`n_+`: with ``N`` public
+    the zeros follow. One record moves it by at most 1, under both adjacencies (a release of
+    :math:`[n_+, n_-]` has L1 sensitivity 2 and doubles the noise).
 
     With ``mechanism="ops"`` the parameter is restricted to :math:`[a_0, 1 - a_0]`, where
     :math:`|\log \theta - \log(1-\theta)| \le \Delta = \log((1-a_0)/a_0)`, and the posterior is
@@ -79,52 +73,18 @@ class BetaBernoulli:
             "min_probability", min_probability, low=0.0, high=0.5, closed="neither"
         )
 
-    def posterior(
-        self,
-        data: Any,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        *,
-        mechanism: str = "laplace",
-        adjacency: str = "replace_one",
-        posterior: str = "noise_aware",
-        random_state: Any = None,
-        ledger: Any = None,
-    ) -> PrivatePosterior:
-        """Release the posterior of the probability of a one.
+    def _checked(self, data: Any) -> np.ndarray:
+        return check_binary(data)
 
-        Parameters
-        ----------
-        data : array-like of 0 and 1
-            One entry a record; their number is public.
-        epsilon, delta : float
-            The budget; ``epsilon=np.inf`` is the non-private posterior.
-        mechanism : {"laplace", "gaussian", "ops"}
-            See the package.
-        adjacency : {"replace_one", "zero_out"}
-            What the guarantee protects.
-        posterior : {"noise_aware", "naive"}
-            Whether the noise is part of the model, or the noisy count, projected to [0, N], is
-            taken for the true one.
-        random_state : int, Generator or None
-            Secure if None.
-        ledger : PrivacyLedger or None
-            Charged before the data are used.
-        """
-        request = Request.check(
-            epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
-        )
-        values = check_binary(data)
-        if mechanism == "ops":
-            return self._one_draw(values, request)
+    def _from_noise(self, values: np.ndarray, request: Request) -> PrivatePosterior:
         scale, event = request.noise_scale(1.0, 1.0)
         guarantee = request.reserve(event, request.words)
         noisy = int(request.add_noise(values.sum(keepdims=True), scale)[0])
         released = {"n_ones": noisy, "n_total": values.size, "noise_scale": scale}
-        if posterior == "naive":
+        if request.posterior == "naive":
             first, log_weights = min(max(noisy, 0), values.size), np.zeros(1)
         else:
-            first, log_weights = 0, self._log_weights(noisy, values.size, mechanism, scale)
+            first, log_weights = 0, self._log_weights(noisy, values.size, request.mechanism, scale)
         draw = partial(_draw_beta, first, log_weights, values.size, self.a, self.b)
         return PrivatePosterior(guarantee, released, draw)
 
@@ -146,12 +106,7 @@ class BetaBernoulli:
             parameter, self.min_probability, generator.random((1, 1, 2, 1 + 2 * ATTEMPTS))
         )[:, 0]
         drawn = snapped(exact, self.min_probability, 1.0 - self.min_probability)
-        released = {"draws": drawn, "temperature": 1.0 / temper}
-        return PrivatePosterior(guarantee, released, partial(_first_draws, drawn), drawn.shape[0])
-
-
-def _first_draws(draws: np.ndarray, generator: np.random.Generator, n_draws: int) -> np.ndarray:
-    return draws[:n_draws]
+        return single_draw(guarantee, drawn, temper)
 
 
 def _draw_beta(
@@ -167,11 +122,12 @@ def _draw_beta(
     return generator.beta(a + n, b + n_total - n)
 
 
-class DirichletCategorical:
+class DirichletCategorical(ConjugateModel):
     r"""Categories with a Dirichlet prior: :math:`\theta \sim \mathrm{Dir}(\alpha, ..., \alpha)`.
 
-    The statistics are the counts of the categories. Replacing a record moves two of them by 1 (L1
-    sensitivity 2, squared L2 sensitivity 2), zeroing it out one (1 and 1).
+    Data are codes 0, 1, ..., ``n_categories - 1``; the statistics are their counts. Replacing a
+    record moves two of them by 1 (L1 sensitivity 2, squared L2 sensitivity 2), zeroing it out one
+    (1 and 1). The draw of ``mechanism="ops"`` is exact, on a public grid, for up to 512 categories.
 
     Parameters
     ----------
@@ -195,52 +151,30 @@ class DirichletCategorical:
             "min_probability", min_probability, low=0.0, high=1.0 / n_categories, closed="neither"
         )
 
-    def posterior(
-        self,
-        data: Any,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        *,
-        mechanism: str = "laplace",
-        adjacency: str = "replace_one",
-        posterior: str = "noise_aware",
-        random_state: Any = None,
-        ledger: Any = None,
-    ) -> PrivatePosterior:
-        """Release the posterior of the probabilities.
-
-        Parameters
-        ----------
-        data : array-like of int
-            Codes 0, ..., n_categories - 1; their number is public.
-        epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
-            See :meth:`BetaBernoulli.posterior`.
-        """
-        request = Request.check(
-            epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
-        )
+    def _checked(self, data: Any) -> np.ndarray:
         values = np.asarray(data).ravel()
         codes = values.astype(np.int64)
         bad = codes.size == 0 or (codes != values).any()
         if bad or codes.min() < 0 or codes.max() >= self.n_categories:
             raise ValueError(f"data must be codes 0, ..., {self.n_categories - 1}; at least one.")
-        if mechanism == "ops":
-            return self._one_draw(codes, request)
+        return codes
+
+    def _from_noise(self, values: np.ndarray, request: Request) -> PrivatePosterior:
         moved = 2 if request.replaces else 1
         scale, event = request.noise_scale(float(moved), float(moved))
         guarantee = request.reserve(event, request.words)
-        counts = np.bincount(codes, minlength=self.n_categories)
+        counts = np.bincount(values, minlength=self.n_categories)
         noisy = request.add_noise(counts, scale)
-        released = {"counts": noisy, "n_total": codes.size, "noise_scale": scale}
-        if posterior == "naive" or scale == 0.0:
+        released = {"counts": noisy, "n_total": values.size, "noise_scale": scale}
+        if request.posterior == "naive" or scale == 0.0:
             draw = partial(_draw_dirichlet, np.maximum(noisy, 0) + self.alpha)
         else:
             draw = partial(
-                _draw_noisy_dirichlet, noisy, codes.size, self.alpha, ((mechanism, scale),)
+                _draw_noisy_dirichlet, noisy, values.size, self.alpha, ((request.mechanism, scale),)
             )
         return PrivatePosterior(guarantee, released, draw)
 
-    def _one_draw(self, codes: np.ndarray, request: Request) -> PrivatePosterior:
+    def _one_draw(self, values: np.ndarray, request: Request) -> PrivatePosterior:
         eta = ops_eta(request)
         records = 2.0 if request.replaces else 1.0
         width = truncated_dirichlet_range(self.n_categories, self.min_probability)
@@ -251,13 +185,12 @@ class DirichletCategorical:
             floored_conditions([self.n_categories]),
         )
         generator = randomness.make_generator(request.random_state)
-        counts = np.bincount(codes, minlength=self.n_categories)
-        n_records = temper * codes.size + self.alpha * self.n_categories
+        counts = np.bincount(values, minlength=self.n_categories)
+        n_records = temper * values.size + self.alpha * self.n_categories
         drawn = draw_floored_dirichlet(
             temper * counts[None] + self.alpha, self.min_probability, n_records, generator
         )
-        released = {"draws": drawn, "temperature": 1.0 / temper}
-        return PrivatePosterior(guarantee, released, partial(_first_draws, drawn), 1)
+        return single_draw(guarantee, drawn, temper)
 
 
 def _draw_dirichlet(

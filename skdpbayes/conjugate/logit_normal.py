@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -10,13 +11,16 @@ from scipy.special import expit, logsumexp
 
 from skdpbayes import randomness, samplers
 from skdpbayes._validation import check_choice, check_real
-from skdpbayes.conjugate.counts import ATTEMPTS, _first_draws, check_binary
+from skdpbayes.conjugate.counts import check_binary
 from skdpbayes.conjugate.release import (
+    ATTEMPTS,
+    ConjugateModel,
     PrivatePosterior,
     Request,
     draw_from_log_weights,
     log_binomial,
     log_noise_at,
+    single_draw,
     snapped,
 )
 from skdpbayes.exceptions import CalibrationError
@@ -46,10 +50,18 @@ def allowed_mu(request: Request, calibration: str) -> float:
     return minami2016_mu(request.epsilon, request.delta, "theorem7")
 
 
-class LogitNormalBernoulli:
+def minami2016_epsilon(mu: float, delta: float) -> float:
+    """Invert `allowed_mu` for the older bound: Corollary 8 up to epsilon 1, Theorem 7 beyond."""
+    tail = 2.0 * math.log(1.0 / delta)
+    small = mu * math.sqrt(1.0 + tail)
+    return small if small <= 1.0 else max(1.0, 0.5 * mu**2 + mu * math.sqrt(tail))
+
+
+class LogitNormalBernoulli(ConjugateModel):
     r"""Coin flips with log-odds :math:`z \sim N(0, \tau^2)` (Minami et al. 2016, Example 17).
 
-    The statistic of ``"laplace"`` and ``"gaussian"`` is the number of ones, of sensitivity 1.
+    Data are zeros and ones. The statistic of ``"laplace"`` and ``"gaussian"`` is the number of
+    ones, of sensitivity 1.
 
     ``mechanism="ops"`` draws once from the density proportional to :math:`\exp(-z^2/(2\tau^2))
     \prod_i p(x_i \mid z)^\beta` on the whole line, for ``delta > 0``. It is
@@ -70,42 +82,19 @@ class LogitNormalBernoulli:
         self.prior_scale = check_real("prior_scale", prior_scale, low=0.0, closed="neither")
         self.calibration = check_choice("calibration", calibration, CALIBRATIONS)
 
-    def posterior(
-        self,
-        data: Any,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        *,
-        mechanism: str = "laplace",
-        adjacency: str = "replace_one",
-        posterior: str = "noise_aware",
-        random_state: Any = None,
-        ledger: Any = None,
-    ) -> PrivatePosterior:
-        """Release the posterior of the probability of a one.
+    def _checked(self, data: Any) -> np.ndarray:
+        return check_binary(data)
 
-        Parameters
-        ----------
-        data : array-like of 0 and 1
-            One entry a record; their number is public.
-        epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
-            See :meth:`BetaBernoulli.posterior`.
-        """
-        request = Request.check(
-            epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
-        )
-        values = check_binary(data)
-        if mechanism == "ops":
-            return self._one_draw(values, request)
+    def _from_noise(self, values: np.ndarray, request: Request) -> PrivatePosterior:
         scale, event = request.noise_scale(1.0, 1.0)
         guarantee = request.reserve(event, request.words)
         noisy = int(request.add_noise(values.sum(keepdims=True), scale)[0])
         released = {"n_ones": noisy, "n_total": values.size, "noise_scale": scale}
         z = self._grid(values.size)
-        if posterior == "naive" or scale == 0.0:
+        if request.posterior == "naive" or scale == 0.0:
             log_density = self._log_density(z, min(max(noisy, 0), values.size), values.size)
         else:
-            log_density = self._noisy_log_density(z, noisy, values.size, mechanism, scale)
+            log_density = self._noisy_log_density(z, noisy, values.size, request.mechanism, scale)
         return PrivatePosterior(guarantee, released, partial(_draw_logit, z, log_density))
 
     def _reach(self, n_total: int) -> float:
@@ -149,8 +138,7 @@ class LogitNormalBernoulli:
             generator.random((1, 2 * ATTEMPTS)),
         )
         drawn = snapped(expit(z), 0.0, 1.0)
-        released = {"draws": drawn, "temperature": 1.0 / temper}
-        return PrivatePosterior(guarantee, released, partial(_first_draws, drawn), 1)
+        return single_draw(guarantee, drawn, temper)
 
 
 def _draw_logit(

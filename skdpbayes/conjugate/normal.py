@@ -9,18 +9,21 @@ from typing import Any
 import numpy as np
 
 from skdpbayes import models, randomness, samplers
-from skdpbayes._validation import check_choice, check_real
-from skdpbayes.conjugate.counts import ATTEMPTS, _first_draws
-from skdpbayes.conjugate.logit_normal import CALIBRATIONS, allowed_mu
+from skdpbayes._validation import check_choice, check_integer, check_real
+from skdpbayes.conjugate.logit_normal import CALIBRATIONS, allowed_mu, minami2016_epsilon
 from skdpbayes.conjugate.release import (
+    ATTEMPTS,
+    ConjugateModel,
     PrivatePosterior,
     Request,
     draw_from_log_weights,
     log_noise_at,
+    single_draw,
     snapped,
 )
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy.events import BoundedRange, GaussianDP, PrivacyEvent
+from skdpbayes.privacy.gdp import gdp_epsilon
 
 __all__ = ["NormalMean", "check_bounds", "check_data", "integer_sums"]
 
@@ -56,7 +59,7 @@ def integer_sums(values: np.ndarray, bounds: tuple[float, float], offset: int) -
     return models.sum_moments(values[:, None], columns, codes, low, high, offset, 1)[0, 0]
 
 
-class NormalMean:
+class NormalMean(ConjugateModel):
     r"""Mean of bounded data with known standard deviation, :math:`\mu \sim N(m_0, \tau^2)`.
 
     The statistic is the sum of :math:`t = (2x - a - b)/(b - a) \in [-1, 1]` on a public grid: its
@@ -66,9 +69,14 @@ class NormalMean:
     \mu)^2/(2\sigma^2))`, for ``delta > 0``. With ``N`` public its precision :math:`P = 1/\tau^2 +
     \rho N/\sigma^2` is public, and only its mean moves, by :math:`\rho D / (\sigma^2 P)` with
     :math:`D = b - a`, so it *is* a Gaussian mechanism with :math:`\mu_{GDP} = \rho D / (\sigma^2
-    \sqrt P)`, for ``replace_one``: the largest :math:`\rho` solves a quadratic equation. The bound
-    of Minami et al. (2016) for strongly convex penalties counts the prior's curvature only,
-    :math:`\rho = \mu \sigma^2 / (D \tau)`.
+    \sqrt P)`, for ``replace_one``: the largest :math:`\rho` solves a quadratic equation.
+
+    ``calibration="minami2016"`` is the bound of Minami et al. (2016), for comparison. It knows of
+    the prior's curvature :math:`1/\tau^2` and of the slope :math:`D/\sigma^2` of the difference of
+    two losses only, so that it allows :math:`\rho = m \sigma^2 / (D \tau)` with their
+    :math:`m(\varepsilon, \delta)` (Corollary 8 up to epsilon 1, Theorem 7 beyond), whatever ``N``
+    is: their tail bound instead of the exact one, and no credit for the data's own curvature.
+    ``draw_epsilon`` prices a draw both ways.
 
     Zeroing a record out changes the precision, too, and ``delta=0`` needs a bounded density. In
     both cases the mean is restricted to :math:`[a, b]`. There a record's term has slope at most
@@ -110,33 +118,10 @@ class NormalMean:
         self.prior_scale = check_real("prior_scale", width, low=0.0, closed="neither")
         self.calibration = check_choice("calibration", calibration, CALIBRATIONS)
 
-    def posterior(
-        self,
-        data: Any,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        *,
-        mechanism: str = "laplace",
-        adjacency: str = "replace_one",
-        posterior: str = "noise_aware",
-        random_state: Any = None,
-        ledger: Any = None,
-    ) -> PrivatePosterior:
-        """Release the posterior of the mean.
+    def _checked(self, data: Any) -> np.ndarray:
+        return check_data(data, self.bounds)
 
-        Parameters
-        ----------
-        data : array-like of float
-            One number a record; how many is public.
-        epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
-            See :meth:`BetaBernoulli.posterior`.
-        """
-        request = Request.check(
-            epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
-        )
-        values = check_data(data, self.bounds)
-        if mechanism == "ops":
-            return self._one_draw(values, request)
+    def _from_noise(self, values: np.ndarray, request: Request) -> PrivatePosterior:
         moved = 2 if request.replaces else 1
         scale, event = request.noise_scale(float(moved), float(moved**2), unit=models.GRID)
         guarantee = request.reserve(event, request.words)
@@ -147,10 +132,12 @@ class NormalMean:
         if math.isinf(request.epsilon):
             total = float(values.sum())
         released = {"total": total, "n_total": values.size, "noise_scale": half * scale}
-        if posterior == "naive" or scale == 0.0:
+        if request.posterior == "naive" or scale == 0.0:
             sums, log_weights = np.array([total]), np.zeros(1)
         else:
-            sums, log_weights = self._log_weights(total, values.size, mechanism, half * scale)
+            sums, log_weights = self._log_weights(
+                total, values.size, request.mechanism, half * scale
+            )
         draw = partial(self._draw, sums, log_weights, values.size)
         return PrivatePosterior(guarantee, released, draw)
 
@@ -203,6 +190,40 @@ class NormalMean:
         half = 0.5 * mu**2 * n / (self.scale**2 * slope**2)
         return min(1.0, half + math.sqrt(half**2 + (mu / (slope * self.prior_scale)) ** 2))
 
+    def draw_epsilon(self, n: int, delta: float, temper: float = 1.0) -> dict[str, float]:
+        """Privacy loss of one draw when a record is replaced: exact, and by the older bound.
+
+        Parameters
+        ----------
+        n : int
+            Number of records.
+        delta : float
+            In (0, 1).
+        temper : float, default=1.0
+            Power of the likelihood, > 0; 1 is the posterior itself.
+
+        Returns
+        -------
+        dict
+            ``"gdp"``, the exact epsilon at ``delta``, and ``"minami2016"``.
+
+        Examples
+        --------
+        >>> from skdpbayes.conjugate import NormalMean
+        >>> price = NormalMean((0, 1), scale=1.0, prior_scale=0.5).draw_epsilon(100, 1e-5)
+        >>> {name: round(epsilon, 3) for name, epsilon in price.items()}
+        {'gdp': 0.333, 'minami2016': 2.524}
+        """
+        n = check_integer("n", n, low=1)
+        delta = check_real("delta", delta, low=0.0, high=1.0, closed="neither")
+        temper = check_real("temper", temper, low=0.0, closed="neither")
+        pull = temper * (self.bounds[1] - self.bounds[0]) / self.scale**2
+        exact = pull / math.sqrt(self._precision(temper, n))
+        return {
+            "gdp": gdp_epsilon(exact, delta),
+            "minami2016": minami2016_epsilon(pull * self.prior_scale, delta),
+        }
+
     def _one_draw(self, values: np.ndarray, request: Request) -> PrivatePosterior:
         if request.delta == 0.0:
             temper, event = self._pure_temper(request)
@@ -227,8 +248,7 @@ class NormalMean:
             )
             drawn = snapped(exact, -self._half, self._half)
         drawn = center + drawn
-        released = {"draws": drawn, "temperature": 1.0 / temper}
-        return PrivatePosterior(guarantee, released, partial(_first_draws, drawn), 1)
+        return single_draw(guarantee, drawn, temper)
 
     def _precision(self, temper: float, n: int) -> float:
         return 1.0 / self.prior_scale**2 + temper * n / self.scale**2

@@ -10,9 +10,15 @@ import numpy as np
 
 from skdpbayes import models, randomness, samplers
 from skdpbayes._validation import check_real
-from skdpbayes.conjugate.counts import _first_draws, ops_eta
 from skdpbayes.conjugate.normal import check_bounds, check_data, integer_sums
-from skdpbayes.conjugate.release import PrivatePosterior, Request, draw_from_log_weights
+from skdpbayes.conjugate.release import (
+    ConjugateModel,
+    PrivatePosterior,
+    Request,
+    draw_from_log_weights,
+    ops_eta,
+    single_draw,
+)
 from skdpbayes.privacy.events import BoundedRange
 
 __all__ = ["NormalMeanVariance"]
@@ -20,12 +26,12 @@ __all__ = ["NormalMeanVariance"]
 _CELLS, _FINE = 1024, 2**20  # cells of the public grid of (mean, deviation), steps within one
 
 
-class NormalMeanVariance:
+class NormalMeanVariance(ConjugateModel):
     r"""Mean and variance of bounded data, uniform prior on mean and standard deviation.
 
-    The statistics are :math:`\sum t` and :math:`\sum(\kappa - t^2)` of the standardized data
-    :math:`t \in [-1, 1]`. L1 sensitivity (:math:`\kappa = 7/8`): 9/8 for ``zero_out``, 9/4 for
-    ``replace_one``; squared L2 (:math:`\kappa = 1`): 1 and 4.
+    Data are numbers, at least two. The statistics are :math:`\sum t` and :math:`\sum(\kappa -
+    t^2)` of the standardized data :math:`t \in [-1, 1]`. L1 sensitivity (:math:`\kappa = 7/8`):
+    9/8 for ``zero_out``, 9/4 for ``replace_one``; squared L2 (:math:`\kappa = 1`): 1 and 4.
 
     ``mechanism="ops"`` draws once from the posterior tempered by :math:`\rho`, the standardized
     mean in :math:`[-1, 1]`, its deviation in :math:`[s_0, 1]`. Of two records, the log-likelihoods
@@ -53,33 +59,10 @@ class NormalMeanVariance:
             "min_deviation", min_deviation, low=0.0, high=1.0, closed="neither"
         )
 
-    def posterior(
-        self,
-        data: Any,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        *,
-        mechanism: str = "laplace",
-        adjacency: str = "replace_one",
-        posterior: str = "noise_aware",
-        random_state: Any = None,
-        ledger: Any = None,
-    ) -> PrivatePosterior:
-        """Release the posterior of mean and variance.
+    def _checked(self, data: Any) -> np.ndarray:
+        return check_data(data, self.bounds)
 
-        Parameters
-        ----------
-        data : array-like of float
-            One number a record, at least two; how many is public.
-        epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
-            See :meth:`BetaBernoulli.posterior`.
-        """
-        request = Request.check(
-            epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
-        )
-        values = check_data(data, self.bounds)
-        if mechanism == "ops":
-            return self._one_draw(values, request)
+    def _from_noise(self, values: np.ndarray, request: Request) -> PrivatePosterior:
         if values.size < 2:
             raise ValueError("data must have at least two records.")
         l1, squared = (2.25, 4.0) if request.replaces else (1.125, 1.0)
@@ -90,10 +73,10 @@ class NormalMeanVariance:
         if math.isinf(request.epsilon):
             exact = (float(values.mean()), float(values.var()))
             draw = partial(_draw_normal, values.size, exact)
-        elif posterior == "naive":
+        elif request.posterior == "naive":
             draw = partial(_draw_normal, values.size, self._projected(noisy, values.size, kappa))
         else:
-            draw = partial(self._draw_noisy, noisy, values.size, kappa, mechanism, scale)
+            draw = partial(self._draw_noisy, noisy, values.size, kappa, request.mechanism, scale)
         return PrivatePosterior(guarantee, released, draw)
 
     def _noisy_sums(
@@ -150,8 +133,7 @@ class NormalMeanVariance:
         drawn_deviation = self.min_deviation + (1.0 - self.min_deviation) * at[1]
         variance = (self._half * drawn_deviation) ** 2
         drawn = np.array([[self._mean_in_units(2.0 * at[0] - 1.0), variance]])
-        released = {"draws": drawn, "temperature": 1.0 / temper}
-        return PrivatePosterior(guarantee, released, partial(_first_draws, drawn), 1)
+        return single_draw(guarantee, drawn, temper)
 
     def _projected(self, noisy: np.ndarray, n: int, kappa: float) -> tuple[float, float]:
         """Noisy moments taken for true ones, moved to the nearest possible values."""

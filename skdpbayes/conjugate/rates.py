@@ -10,12 +10,15 @@ from scipy.special import gammaln
 
 from skdpbayes import randomness, samplers
 from skdpbayes._validation import check_integer, check_real
-from skdpbayes.conjugate.counts import ATTEMPTS, _first_draws, ops_eta
 from skdpbayes.conjugate.release import (
+    ATTEMPTS,
+    ConjugateModel,
     PrivatePosterior,
     Request,
     draw_from_log_weights,
     log_noise_at,
+    ops_eta,
+    single_draw,
     snapped,
 )
 from skdpbayes.privacy.events import BoundedRange
@@ -23,11 +26,11 @@ from skdpbayes.privacy.events import BoundedRange
 __all__ = ["GammaPoisson"]
 
 
-class GammaPoisson:
+class GammaPoisson(ConjugateModel):
     r"""Bounded counts with rate :math:`\lambda \sim \mathrm{Gamma}(\text{shape}, \text{rate})`.
 
-    The statistic is the sum of the counts, each clipped to [0, max_count]: one record moves it by
-    at most ``max_count`` under both adjacencies.
+    Data are whole numbers >= 0, clipped to ``max_count``. The statistic is their sum: one record
+    moves it by at most ``max_count`` under both adjacencies.
 
     With ``mechanism="ops"`` the rate is restricted to ``rate_bounds``. Of two counts, the
     log-likelihoods differ by :math:`(x - x') \log\lambda` and a constant, so the range is
@@ -62,50 +65,29 @@ class GammaPoisson:
             check_real("rate_bounds", float(high), low=0.0, closed="neither"),
         )
 
-    def posterior(
-        self,
-        data: Any,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        *,
-        mechanism: str = "laplace",
-        adjacency: str = "replace_one",
-        posterior: str = "noise_aware",
-        random_state: Any = None,
-        ledger: Any = None,
-    ) -> PrivatePosterior:
-        """Release the posterior of the rate.
-
-        Parameters
-        ----------
-        data : array-like of int
-            Counts >= 0; larger ones than ``max_count`` are clipped. Their number is public.
-        epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
-            See :meth:`BetaBernoulli.posterior`.
-        """
-        request = Request.check(
-            epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
-        )
+    def _checked(self, data: Any) -> np.ndarray:
         values = np.asarray(data).ravel()
         counts = values.astype(np.int64)
         if counts.size == 0 or (counts != values).any() or counts.min() < 0:
             raise ValueError("data must be counts (whole numbers >= 0), at least one.")
-        counts = np.minimum(counts, self.max_count)
-        if mechanism == "ops":
-            return self._one_draw(counts, request)
+        return np.minimum(counts, self.max_count)
+
+    def _from_noise(self, values: np.ndarray, request: Request) -> PrivatePosterior:
         scale, event = request.noise_scale(
-            float(self.max_count), 1.0 if mechanism == "gaussian" else 0.0, unit=self.max_count
+            float(self.max_count),
+            1.0 if request.mechanism == "gaussian" else 0.0,
+            unit=self.max_count,
         )
-        step = scale if mechanism == "laplace" else scale * self.max_count
+        step = scale if request.mechanism == "laplace" else scale * self.max_count
         guarantee = request.reserve(event, request.words)
-        noisy = int(request.add_noise(counts.sum(keepdims=True), step)[0])
-        released = {"total": noisy, "n_total": counts.size, "noise_scale": step}
-        top = self.max_count * counts.size
-        if posterior == "naive" or step == 0.0:
+        noisy = int(request.add_noise(values.sum(keepdims=True), step)[0])
+        released = {"total": noisy, "n_total": values.size, "noise_scale": step}
+        top = self.max_count * values.size
+        if request.posterior == "naive" or step == 0.0:
             first, log_weights = min(max(noisy, 0), top), np.zeros(1)
         else:
-            first, log_weights = self._log_weights(noisy, counts.size, top, mechanism, step)
-        draw = partial(_draw_gamma, first, log_weights, self.shape, self.rate + counts.size)
+            first, log_weights = self._log_weights(noisy, values.size, top, request.mechanism, step)
+        draw = partial(_draw_gamma, first, log_weights, self.shape, self.rate + values.size)
         return PrivatePosterior(guarantee, released, draw)
 
     def _log_weights(
@@ -119,7 +101,7 @@ class GammaPoisson:
         prior = gammaln(s + self.shape) - gammaln(s + 1.0) + s * np.log(share)
         return int(s[0]), prior + log_noise_at(mechanism, scale, noisy - s)
 
-    def _one_draw(self, counts: np.ndarray, request: Request) -> PrivatePosterior:
+    def _one_draw(self, values: np.ndarray, request: Request) -> PrivatePosterior:
         low, high = self.rate_bounds
         if request.replaces:
             width = self.max_count * np.log(high / low)
@@ -129,15 +111,14 @@ class GammaPoisson:
         temper = min(1.0, eta / width)
         guarantee = request.reserve(BoundedRange(eta), "one draw from the tempered posterior")
         generator = randomness.make_generator(request.random_state)
-        shape = self.shape + temper * counts.sum()
-        rate = self.rate + temper * counts.size
+        shape = self.shape + temper * values.sum()
+        rate = self.rate + temper * values.size
         uniforms = generator.random((1, 2 * ATTEMPTS))
         log_rate = samplers.sample_log_concave(
             shape, 0.0, rate, 0.0, np.log(low), np.log(high), uniforms
         )
         drawn = snapped(np.exp(log_rate), low, high)
-        released = {"draws": drawn, "temperature": 1.0 / temper}
-        return PrivatePosterior(guarantee, released, partial(_first_draws, drawn), 1)
+        return single_draw(guarantee, drawn, temper)
 
 
 def _largest_range(max_count: int, low: float, high: float) -> float:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from scipy.special import gammaln
 from skdpbayes import randomness
 from skdpbayes._validation import ADJACENCIES, check_choice, check_integer, check_real
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.privacy.bounded_range import bounded_range_eta
 from skdpbayes.privacy.calibration import smallest_noise
 from skdpbayes.privacy.composition import repeat
 from skdpbayes.privacy.discrete import DiscreteGaussian
@@ -20,10 +23,11 @@ from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent, PureDP
 from skdpbayes.privacy.gdp import gdp_mu
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
 
-__all__ = ["PrivatePosterior", "Request"]
+__all__ = ["ConjugateModel", "PrivatePosterior", "Request"]
 
 MECHANISMS = ("laplace", "gaussian", "ops")
 POSTERIORS = ("noise_aware", "naive")
+ATTEMPTS = 16  # of the exact rejection sampler, each kept 9 times of 10
 _SUMMARY_DRAWS = 4000  # Monte Carlo error of a quantile: about 1 % of the posterior's deviation
 
 
@@ -202,6 +206,85 @@ class Request:
         """The noise in words."""
         name = "Laplace" if self.mechanism == "laplace" else "Gaussian"
         return f"exact discrete {name} noise on the sufficient statistics"
+
+
+class ConjugateModel(ABC):
+    """A model whose posterior is released: ``posterior`` is the same call for all of them."""
+
+    def posterior(
+        self,
+        data: Any,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        *,
+        mechanism: str = "laplace",
+        adjacency: str = "replace_one",
+        posterior: str = "noise_aware",
+        random_state: Any = None,
+        ledger: Any = None,
+    ) -> PrivatePosterior:
+        """Release the posterior of the model's parameter.
+
+        Parameters
+        ----------
+        data : array-like
+            One entry a record, as the model describes them; their number is public.
+        epsilon : float, default=1.0
+            The budget, > 0; ``np.inf`` gives the non-private posterior.
+        delta : float, default=0.0
+            In [0, 1); ``mechanism="gaussian"`` needs it to be positive.
+        mechanism : {"laplace", "gaussian", "ops"}, default="laplace"
+            Noise on the statistics, or one draw from a tempered posterior.
+        adjacency : {"replace_one", "zero_out"}, default="replace_one"
+            What the guarantee protects.
+        posterior : {"noise_aware", "naive"}, default="noise_aware"
+            Whether the noise is part of the model, or the noisy statistic, projected to the
+            possible values, is taken for the true one.
+        random_state : int, Generator or None, default=None
+            Secure if None.
+        ledger : PrivacyLedger or None, default=None
+            Charged before the data are used.
+
+        Returns
+        -------
+        PrivatePosterior
+        """
+        request = Request.check(
+            epsilon, delta, mechanism, adjacency, posterior, random_state, ledger
+        )
+        values = self._checked(data)
+        if mechanism == "ops":
+            return self._one_draw(values, request)
+        return self._from_noise(values, request)
+
+    @abstractmethod
+    def _checked(self, data: Any) -> np.ndarray:
+        """Return the data as an array within the model's public bounds."""
+
+    @abstractmethod
+    def _from_noise(self, values: np.ndarray, request: Request) -> PrivatePosterior:
+        """Release noisy statistics and the posterior that follows from them."""
+
+    @abstractmethod
+    def _one_draw(self, values: np.ndarray, request: Request) -> PrivatePosterior:
+        """Release one draw from the tempered posterior."""
+
+
+def single_draw(guarantee: PrivacyGuarantee, drawn: np.ndarray, temper: float) -> PrivatePosterior:
+    """Wrap the only draw, shape (1, ...), of a posterior tempered by ``temper``."""
+    released = {"draws": drawn, "temperature": 1.0 / temper}
+    return PrivatePosterior(guarantee, released, partial(_first_draws, drawn), 1)
+
+
+def _first_draws(draws: np.ndarray, generator: np.random.Generator, n_draws: int) -> np.ndarray:
+    return draws[:n_draws]
+
+
+def ops_eta(request: Request) -> float:
+    """Range of the log-density ratio that the budget allows a single draw."""
+    if request.delta > 0.0 and np.isfinite(request.epsilon):
+        return max(request.epsilon, bounded_range_eta(request.epsilon, request.delta))
+    return request.epsilon
 
 
 def snapped(draws: np.ndarray, low: float, high: float) -> np.ndarray:

@@ -18,7 +18,7 @@ from skdpbayes.conjugate import (
     NormalMeanVariance,
 )
 from skdpbayes.exceptions import BudgetExceededError, CalibrationError
-from skdpbayes.privacy import gdp_mu
+from skdpbayes.privacy import gdp_epsilon, gdp_mu, minami2016_mu
 from skdpbayes.randomness import release_grid
 
 RNG = np.random.default_rng(0)
@@ -211,6 +211,30 @@ def test_normal_mean_draw_is_exactly_gaussian_private():
     deviation = (1 / 0.25 + temper * n / 0.09) ** -0.5
     shift = temper * 1.0 / 0.09 * deviation**2 + release_grid(deviation)
     assert shift / deviation < released.privacy_.event.mu <= mu
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.3, 1.0, 1.02, 3.0, 12.0])
+@pytest.mark.parametrize("n", [1, 30, 3000])
+def test_older_bound_is_never_below_the_exact_price(epsilon, n):
+    for scale, prior_scale, delta in ((1.0, 0.5, 1e-5), (0.3, 2.0, 1e-9), (4.0, 0.1, 0.05)):
+        prior = {"prior_scale": prior_scale}
+        older = NormalMean((-1.0, 2.0), scale, calibration="minami2016", **prior)
+        mu = minami2016_mu(epsilon, delta, "corollary8" if epsilon <= 1.0 else "theorem7")
+        temper = older.temper(n, mu)
+        price = older.draw_epsilon(n, delta, temper)
+        assert price["gdp"] <= price["minami2016"]
+        if temper < 1.0:  # it allows what it prices, and the exact value allows more
+            assert price["minami2016"] == pytest.approx(epsilon)
+            assert (
+                NormalMean((-1.0, 2.0), scale, **prior).temper(n, gdp_mu(epsilon, delta)) > temper
+            )
+    # Independent of the code: the draw is N(m, 1/P), moved by rho D / (sigma^2 P).
+    model = NormalMean((-1.0, 2.0), 0.7, prior_scale=0.4)
+    precision = 1 / 0.16 + 0.2 * n / 0.49
+    shift = 0.2 * 3.0 / 0.49 / precision
+    assert model.draw_epsilon(n, 1e-5, 0.2)["gdp"] == pytest.approx(
+        gdp_epsilon(shift * math.sqrt(precision), 1e-5)
+    )
 
 
 @pytest.mark.parametrize(
