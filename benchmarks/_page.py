@@ -29,7 +29,8 @@ Nothing here is typed by hand; `docs/benchmarks.json` holds the numbers.
   three noise seeds a setting, and pay nothing for the tuning: with an honest account they would be
   worse. Opacus chooses step, momentum, clipping norm, batch (all records, which is noisy gradient
   descent, or 4096), length and whether to average the last half of its iterates; its noise comes
-  from its tightest accountant. diffprivlib chooses `C`. What was chosen is at the end of this page.
+  from its tightest accountant. diffprivlib chooses `C`. The choice goes by accuracy; what was
+  chosen is at the end of this page.
 - **Numbers** are means over seeds of the noise ({seeds}). The plots' error bars are standard
   errors. Seconds beside accuracies are processor seconds of one fit; noise is calibrated once for
   a budget and size, on either side, and not counted.

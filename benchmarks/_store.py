@@ -83,6 +83,14 @@ class Store:
             "complete": False,
         }
 
+    def merge(self, path):
+        """Take over the parts that another file holds, in place of what is here of them."""
+        other = Store(path)
+        parts = {tuple(key.split("/")) for key in other.stamps}
+        kept = [row for row in self.rows if (row["part"], row["who"]) not in parts]
+        self.rows, self.stamps = kept + other.rows, {**self.stamps, **other.stamps}
+        self._save()
+
     def put(self, **row):
         """Add a row, or replace the one that is about the same, and save."""
         key = self._key(row)
@@ -118,8 +126,7 @@ class Store:
         return tuple(row.get(name) for name in IDENTITY)
 
     def _save(self):
-        order = {name: position for position, name in enumerate(("accuracy", "speed"))}
-        rows = sorted(self.rows, key=lambda row: order.get(row["part"], 9))  # stable
+        rows = sorted(self.rows, key=lambda row: (row["part"], row["who"]))  # stable
         lines = ",\n".join(json.dumps(row) for row in rows)
         text = f'{{"stamps": {json.dumps(self.stamps, indent=1)},\n"rows": [\n{lines}\n]}}\n'
         partial = self.path.with_suffix(".partial")

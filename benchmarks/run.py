@@ -4,6 +4,7 @@
     python benchmarks/run.py --peers --parts speed hmm        # some parts; the rest is kept
     python benchmarks/run.py --only ours --parts accuracy     # measure one side again and merge
     python benchmarks/run.py --from docs/benchmarks.json      # draw the page again, run nothing
+    python benchmarks/run.py --from A.json B.json             # the same, merged; later files win
     python benchmarks/run.py --quick                          # under a minute, elsewhere
 
 Without ``--data`` (or ``SKDPBAYES_DATA``) a made-up census stands in for Adult. diffprivlib and
@@ -49,7 +50,7 @@ def parse(arguments=None):
     add("--diffprivlib-python", metavar="PYTHON")
     add("--opacus-python", metavar="PYTHON")
     add("--output", metavar="DIR", help="folder of the page (docs; a scratch folder if --quick)")
-    add("--from", dest="source", metavar="JSON", help="draw the page from these results")
+    add("--from", dest="sources", nargs="+", metavar="JSON", help="draw the page from these")
     return parser.parse_args(arguments)
 
 
@@ -107,10 +108,10 @@ def main(arguments=None):
     output = Path(args.output)
     output.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
-    if args.source:
-        store = Store(args.source)
-    else:
-        store = Store(output / "benchmarks.json")
+    store = Store(output / "benchmarks.json")
+    for source in args.sources or ():
+        store.merge(source)
+    if not args.sources:
         measure(args, store, sides(args))
     pictures = _figures.draw(store, output / "images")
     page = output / "benchmarks.md"
