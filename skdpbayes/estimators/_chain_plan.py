@@ -178,7 +178,7 @@ def plan_chain(
         if setup:
             raise CalibrationError(
                 "accountant='wang2015' prices a chain alone: use preconditioner=None (or a public "
-                "matrix) and init='prior'"
+                "matrix) and init='public'"
             )
         noise = privacy.wang2015_noise_multiplier(
             epsilon,
@@ -259,7 +259,7 @@ def _pld_noise(
         return privacy.compose([*setup, privacy.repeat(step, n_steps)])
 
     guess = privacy.subsampled_noise_multiplier(
-        privacy.gdp_epsilon(left, delta),
+        max(privacy.gdp_epsilon(left, delta), 1e-3 * epsilon),
         delta,
         sampling_rate=rate,
         n_steps=n_steps,

@@ -17,7 +17,7 @@ __all__ = ["SAMPLERS", "ChainResult", "Dynamics", "run_chain", "step_sizes"]
 
 SAMPLERS = ("sgld", "sghmc", "sgnht", "sgfs")
 # Noise is drawn for about this many numbers at a time.
-NOISE_BLOCK = 1 << 17
+NOISE_BLOCK = 1 << 15
 
 
 @dataclass(frozen=True)

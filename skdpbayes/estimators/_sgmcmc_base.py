@@ -28,9 +28,6 @@ from skdpbayes.estimators.one_posterior_sample import OPSLogisticRegression
 __all__ = ["PrivateChainClassifier"]
 
 
-SINGLE_PRECISION = "the rounding of single-precision sums does not add to the sensitivity"
-
-
 class PrivateChainClassifier(ChainSettings):
     """The fit of a private chain on a linear classifier or a multilayer perceptron."""
 
@@ -63,11 +60,7 @@ class PrivateChainClassifier(ChainSettings):
         starter = self._starter()
         moments_mu = self._moments_mu(X.shape)
         plan = self._plan(X.shape, starter, moments_mu)
-        guarantee = self._guarantee(
-            plan.event,
-            f"stochastic-gradient MCMC ({self.sampler})",
-            conditions=(SINGLE_PRECISION,) if self._is_network and plan.private else (),
-        )
+        guarantee = self._guarantee(plan.event, f"stochastic-gradient MCMC ({self.sampler})")
         # 4 reserve the budget
         self._reserve(guarantee)
         self._forget_coefficients()
@@ -84,7 +77,7 @@ class PrivateChainClassifier(ChainSettings):
     def _forget_coefficients(self) -> None:
         """Drop what an earlier fit released: linear models and networks name theirs differently."""
         public = ("coef_", "intercept_", "coefs_", "intercepts_")
-        for name in (*public, "_coef_draws", "_intercept_draws"):
+        for name in (*public, "_coef_draws", "_intercept_draws", "_network"):
             self.__dict__.pop(name, None)
 
     def _run_linear(
@@ -131,6 +124,7 @@ class PrivateChainClassifier(ChainSettings):
             self._sizes,
             self.activation,
             float(self.prior_scale),
+            plan.clip_norm,
         )
         noise = 0.0
         if plan.private:
@@ -142,6 +136,8 @@ class PrivateChainClassifier(ChainSettings):
         start = potential.start(randomness.spawn(generator, 1)[0])
         result = self._chain(potential, plan, dynamics, start, generator)
         layers = models.network_layers(result.mean, self._sizes)
+        # predictions are those of the network that was fitted, whatever parameters are set later
+        self._network = (self._sizes, self.activation, float(self.data_norm))
         self.coefs_ = [weights.copy() for weights, _ in layers]
         self.intercepts_ = [biases.copy() for _, biases in layers]
         self._coef_draws = result.draws.astype(np.float32)
@@ -260,15 +256,16 @@ class PrivateChainClassifier(ChainSettings):
 
     def _draw_logits(self, X: Any) -> np.ndarray:
         """Logits of every draw, shape (S, n, K)."""
-        if not self._is_network:
+        if not hasattr(self, "_network"):
             return super()._draw_logits(X)
         if sparse.issparse(X):
             X = X.toarray()
-        inputs = network.network_inputs(X, float(self.data_norm))
+        sizes, activation, data_norm = self._network
+        inputs = network.network_inputs(X, data_norm)
         logits = []
         for draw in self._coef_draws:
-            layers = models.network_layers(draw, self._sizes)
-            logits.append(models.network_logits(layers, inputs, self.activation))
+            layers = models.network_layers(draw, sizes)
+            logits.append(models.network_logits(layers, inputs, activation))
         return np.stack(logits).astype(np.float64)
 
     def sample_posterior(
@@ -293,8 +290,8 @@ class PrivateChainClassifier(ChainSettings):
         """
         check_is_fitted(self)
         chosen = self._choose_draws(self._coef_draws.shape[0], n_samples, random_state)
-        if self._is_network:
-            layers = models.network_layers(self._coef_draws[chosen], self._sizes)
+        if hasattr(self, "_network"):
+            layers = models.network_layers(self._coef_draws[chosen], self._network[0])
             draws = {f"coef_{i}": weights for i, (weights, _) in enumerate(layers)}
             return draws | {f"intercept_{i}": biases for i, (_, biases) in enumerate(layers)}
         return {"coef": self._coef_draws[chosen], "intercept": self._intercept_draws[chosen]}

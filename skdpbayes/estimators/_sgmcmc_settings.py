@@ -22,6 +22,9 @@ __all__ = ["NETWORK_CLIP", "ChainSettings"]
 MOST_COLUMNS = 2000
 # Moments are worth their price if noise alone has eigenvalues below this, of a trace of 1.
 LARGEST_EDGE = 0.15
+# Squares of step sizes and norms, over as many steps as there may be, stay within the floats.
+SMALLEST = 1e-50
+STEEPEST = 4.0
 # Velocity kept from step to step, in the form v = h p: friction * step = 0.1.
 MOMENTUM_LOSS = 0.1
 # A record's gradient has many more coordinates in a network, and most of it is small.
@@ -89,7 +92,7 @@ class ChainSettings(ProbabilisticLinearClassifier):
             check_integer("n_draws", self.n_draws, low=1)
         for name in ("clip_norm", "step_size", "friction", "temperature"):
             if getattr(self, name) != "auto":
-                check_real(name, getattr(self, name), low=0.0, closed="neither")
+                check_real(name, getattr(self, name), low=SMALLEST, high=1.0 / SMALLEST)
         if self.batch_size != "auto":
             check_integer("batch_size", self.batch_size, low=1, high=shape[0])
         if self.n_steps != "auto":
@@ -99,7 +102,7 @@ class ChainSettings(ProbabilisticLinearClassifier):
         else:
             shift, decay = self.schedule
             check_real("schedule's b", shift, low=0.0)
-            check_real("schedule's g", decay, low=0.0)
+            check_real("schedule's g", decay, low=0.0, high=STEEPEST)
         if isinstance(self.preconditioner, str):
             check_choice("preconditioner", self.preconditioner, ("auto",))
         self._check_network()

@@ -7,11 +7,15 @@ loss with respect to the layer's pre-activation, the record's gradient is
 
 .. math:: \sum_l (\|a_l\|^2 + 1) \, \|\delta_l\|^2
 
-(Goodfellow 2015). Backpropagation is linear in the last :math:`\delta`, hence scaling the record's
-:math:`\delta_l` by its clipping factor and multiplying matrices gives the clipped sum.
+(Goodfellow 2015). Scaling the record's :math:`\delta_l` by its clipping factor and adding the outer
+products gives the clipped sum.
 
 Parameters are one vector, layer by layer :math:`W_l` (row-major, inputs by outputs), then
-:math:`b_l`. Arithmetic is in single precision, sums over blocks of rows in double precision.
+:math:`b_l`. A record's :math:`a_l` and :math:`\delta_l` are computed in single precision, in an
+order that does not depend on the other records of the batch; its norm and its products are
+computed in double precision. Products are rounded to multiples of a unit that is large enough for
+their sums to be exact (`skdpbayes.models.sum_unit`), so the sum does not depend on the order of the
+records, and a record that contributes nothing is as good as none.
 """
 
 from __future__ import annotations
@@ -31,11 +35,9 @@ __all__ = [
     "squared_row_lengths",
 ]
 
-# Rows of a block: large enough for fast products, small enough to stay in the caches.
-BLOCK_ROWS = 512
-# Contributions are kept this much (relative) below the clipping norm: their norms are computed in
-# single precision.
-CLIP_MARGIN = 1e-5
+# Contributions are kept this much (relative) below the clipping norm, whose products round.
+CLIP_MARGIN = 1e-9
+NO_ROWS = np.empty(0, dtype=np.int64)
 
 Layers = list[tuple[np.ndarray, np.ndarray]]
 
@@ -66,73 +68,152 @@ def network_layers(parameters: np.ndarray, sizes: Sequence[int]) -> Layers:
 
 
 def squared_row_lengths(X: np.ndarray) -> np.ndarray:
-    """Return the squared norm of every row, in single precision."""
-    return np.einsum("ij,ij->i", X, X, dtype=np.float32)
+    """Return the squared norm of every row, in double precision."""
+    return np.einsum("ij,ij->i", X, X, dtype=np.float64)
 
 
 @njit(cache=True)
-def _residuals(z: Any, codes: Any) -> None:
+def _add_product(a: Any, weights: Any, z: Any) -> None:
+    """Add ``a @ weights`` to ``z``; inputs that are zero are passed over."""
+    for j in range(a.shape[0]):
+        value = a[j]
+        if value != 0.0:
+            for k in range(z.shape[0]):
+                z[k] += value * weights[j, k]
+
+
+@njit(cache=True)
+def _add_outer(a: Any, d: Any, magic: float, total: Any) -> None:
+    """Add the outer product of ``a`` and ``d``, each entry rounded to a multiple of the unit."""
+    for j in range(a.shape[0]):
+        value = np.float64(a[j])
+        if value != 0.0:
+            for k in range(d.shape[0]):
+                total[j, k] += (value * d[k] + magic) - magic
+
+
+@njit(cache=True)
+def _tanh(z: Any) -> None:
+    """Overwrite by tanh, to 2e-7: tanh x = 2 t / (1 + t^2), t the Pade fraction of tanh(x / 2).
+
+    Plain arithmetic runs in vector registers, where a call for every number would not.
+    """
+    for k in range(z.shape[0]):
+        x = np.float32(0.5) * min(max(z[k], np.float32(-9.0)), np.float32(9.0))
+        s = x * x
+        top = np.float32(135135.0) + s * (np.float32(17325.0) + s * (np.float32(378.0) + s))
+        bottom = np.float32(135135.0) + s * (
+            np.float32(62370.0) + s * (np.float32(3150.0) + s * np.float32(28.0))
+        )
+        t = x * top / bottom
+        z[k] = np.float32(2.0) * t / (np.float32(1.0) + t * t)
+
+
+@njit(cache=True)
+def _to_residual(z: Any, code: int) -> None:
     """Overwrite logits by the derivative of the loss: logistic for one logit, else softmax."""
     one = np.float32(1.0)
-    n_outputs = z.shape[1]
-    for i in range(z.shape[0]):
-        if n_outputs == 1:
-            small = np.exp(-abs(z[i, 0]))
-            positive = one / (one + small) if z[i, 0] >= 0.0 else small / (one + small)
-            z[i, 0] = positive - np.float32(codes[i])
-            continue
-        top = z[i, 0]
-        for k in range(1, n_outputs):
-            top = max(top, z[i, k])
-        mass = np.float32(0.0)
-        for k in range(n_outputs):
-            z[i, k] = np.exp(z[i, k] - top)
-            mass += z[i, k]
-        for k in range(n_outputs):
-            z[i, k] /= mass
-        z[i, codes[i]] -= one
+    if z.shape[0] == 1:
+        small = np.exp(-abs(z[0]))
+        positive = one / (one + small) if z[0] >= 0.0 else small / (one + small)
+        z[0] = positive - np.float32(code)
+        return
+    top = z[0]
+    for k in range(1, z.shape[0]):
+        top = max(top, z[k])
+    mass = np.float32(0.0)
+    for k in range(z.shape[0]):
+        z[k] = np.exp(z[k] - top)
+        mass += z[k]
+    for k in range(z.shape[0]):
+        z[k] /= mass
+    z[code] -= one
 
 
 @njit(cache=True)
-def _back_through(delta: Any, a: Any, tanh: bool) -> None:
-    """Multiply by the derivative of the activation, from its value ``a``."""
-    one, zero = np.float32(1.0), np.float32(0.0)
-    for i in range(delta.shape[0]):
-        for j in range(delta.shape[1]):
-            if tanh:
-                delta[i, j] *= one - a[i, j] * a[i, j]
-            elif a[i, j] <= zero:
-                delta[i, j] = zero
+def _square(values: Any) -> float:
+    """Squared norm in double precision."""
+    total = 0.0
+    for k in range(values.shape[0]):
+        total += np.float64(values[k]) * np.float64(values[k])
+    return total
 
 
 @njit(cache=True)
-def _add_squares(delta: Any, lengths: Any, squares: Any) -> None:
-    """Add (|a|^2 + 1) |delta|^2 of every record."""
-    for i in range(delta.shape[0]):
-        total = np.float32(0.0)
-        for j in range(delta.shape[1]):
-            total += delta[i, j] * delta[i, j]
-        squares[i] += (lengths[i] + np.float32(1.0)) * total
+def _clipped_sum(
+    parameters: Any,
+    backward: Any,
+    sizes: Any,
+    X: Any,
+    codes: Any,
+    lengths: Any,
+    clip_norm: float,
+    tanh: bool,
+    rows: Any,
+    whole: bool,
+    magic: float,
+    out: Any,
+) -> None:
+    """Add the clipped gradients of the rows to ``out``, record by record.
 
-
-@njit(cache=True)
-def _clip_factors(squares: Any, clip_norm: float, out: Any) -> None:
-    """Factor of every record; 0 where the norm overflowed, so that nothing else can leak."""
-    for i in range(squares.shape[0]):
-        norm = np.sqrt(np.float64(squares[i]))
+    ``backward`` holds the transposed weights at the places of the weights. A record whose norm is
+    not finite contributes nothing.
+    """
+    n_layers = sizes.shape[0] - 1
+    width = sizes[1:].max()
+    a = np.zeros((n_layers, width), dtype=np.float32)  # outputs of the layers
+    delta = np.zeros((n_layers, width), dtype=np.float32)
+    scaled = np.zeros(width)
+    place = np.zeros(n_layers, dtype=np.int64)
+    for layer in range(1, n_layers):
+        place[layer] = place[layer - 1] + (sizes[layer - 1] + 1) * sizes[layer]
+    for position in range(X.shape[0] if whole else rows.shape[0]):
+        i = position if whole else rows[position]
+        for layer in range(n_layers):
+            n_in, n_out = sizes[layer], sizes[layer + 1]
+            middle = place[layer] + n_in * n_out
+            weights = parameters[place[layer] : middle].reshape(n_in, n_out)
+            z = a[layer, :n_out]
+            z[:] = parameters[middle : middle + n_out]
+            _add_product(X[i] if layer == 0 else a[layer - 1, :n_in], weights, z)
+            if layer < n_layers - 1:
+                if tanh:
+                    _tanh(z)
+                else:
+                    for k in range(n_out):
+                        z[k] = max(z[k], np.float32(0.0))
+        delta[n_layers - 1] = a[n_layers - 1]
+        _to_residual(delta[n_layers - 1, : sizes[n_layers]], codes[i])
+        square = 0.0
+        for layer in range(n_layers - 1, -1, -1):
+            n_in, n_out = sizes[layer], sizes[layer + 1]
+            d = delta[layer, :n_out]
+            length = lengths[i] if layer == 0 else _square(a[layer - 1, :n_in])
+            square += (length + 1.0) * _square(d)
+            if layer > 0:
+                middle = place[layer] + n_in * n_out
+                weights = backward[place[layer] : middle].reshape(n_out, n_in)
+                below, input_ = delta[layer - 1, :n_in], a[layer - 1, :n_in]
+                below[:] = np.float32(0.0)
+                _add_product(d, weights, below)
+                for k in range(n_in):
+                    if tanh:
+                        below[k] *= np.float32(1.0) - input_[k] * input_[k]
+                    elif input_[k] <= np.float32(0.0):
+                        below[k] = np.float32(0.0)
+        norm = np.sqrt(square)
         if not np.isfinite(norm):
-            out[i] = np.float32(0.0)
-        else:
-            out[i] = np.float32(clip_norm / norm) if norm > clip_norm else np.float32(1.0)
-
-
-@njit(cache=True)
-def _scale_rows(delta: Any, factors: Any) -> None:
-    """Multiply rows by their factors; a zero factor clears whatever overflowed."""
-    zero = np.float32(0.0)
-    for i in range(delta.shape[0]):
-        for j in range(delta.shape[1]):
-            delta[i, j] = delta[i, j] * factors[i] if factors[i] > zero else zero
+            continue
+        factor = clip_norm / norm if norm > clip_norm else 1.0
+        for layer in range(n_layers):
+            n_in, n_out = sizes[layer], sizes[layer + 1]
+            middle = place[layer] + n_in * n_out
+            d = scaled[:n_out]
+            for k in range(n_out):
+                d[k] = np.float64(delta[layer, k]) * factor
+                out[middle + k] += (d[k] + magic) - magic
+            total = out[place[layer] : middle].reshape(n_in, n_out)
+            _add_outer(X[i] if layer == 0 else a[layer - 1, :n_in], d, magic, total)
 
 
 def _activate(z: np.ndarray, activation: str) -> np.ndarray:
@@ -175,6 +256,7 @@ def clipped_network_gradient(
     activation: str,
     rows: np.ndarray | None = None,
     lengths: np.ndarray | None = None,
+    unit: float = 0.0,
 ) -> np.ndarray:
     """Sum the clipped gradients of a batch.
 
@@ -194,58 +276,36 @@ def clipped_network_gradient(
         Of the hidden layers.
     rows : ndarray of int or None
         The batch; None for all records.
-    lengths : ndarray of float32, shape (n,), optional
+    lengths : ndarray of shape (n,), optional
         Squared norms of the rows of ``X``, which do not change from batch to batch.
+    unit : float
+        Contributions are rounded to multiples of it; 0 for no rounding.
 
     Returns
     -------
     ndarray of float64, shape (p,)
     """
-    layers = network_layers(parameters.astype(np.float32), sizes)
     lengths = squared_row_lengths(X) if lengths is None else lengths
+    single = parameters.astype(np.float32)
+    backward = single.copy()
+    start = 0
+    for n_in, n_out in pairwise(sizes):
+        stop = start + n_in * n_out
+        backward[start:stop] = single[start:stop].reshape(n_in, n_out).T.ravel()
+        start = stop + n_out
     total = np.zeros(parameters.shape[0])
-    parts = network_layers(total, sizes)
-    n_rows = X.shape[0] if rows is None else rows.shape[0]
-    clip = float(clip_norm) * (1.0 - CLIP_MARGIN)
-    with np.errstate(over="ignore", invalid="ignore"):  # a warning would tell of the data
-        for start in range(0, n_rows, BLOCK_ROWS):
-            stop = min(start + BLOCK_ROWS, n_rows)
-            part = slice(start, stop) if rows is None else rows[start:stop]
-            _add_block(layers, X[part], codes[part], lengths[part], clip, activation, parts)
+    _clipped_sum(
+        single,
+        backward,
+        np.asarray(sizes, dtype=np.int64),
+        X,
+        codes,
+        lengths,
+        float(clip_norm) * (1.0 - CLIP_MARGIN),
+        activation == "tanh",
+        NO_ROWS if rows is None else rows,
+        rows is None,
+        1.5 * 2.0**52 * unit,
+        total,
+    )
     return total
-
-
-def _add_block(
-    layers: Layers,
-    X: np.ndarray,
-    codes: np.ndarray,
-    lengths: np.ndarray,
-    clip_norm: float,
-    activation: str,
-    parts: Layers,
-) -> None:
-    """Add the clipped gradients of a block of rows to ``parts``."""
-    inputs = [X]
-    for weights, biases in layers[:-1]:
-        z = inputs[-1] @ weights
-        z += biases
-        inputs.append(_activate(z, activation))
-    delta = inputs[-1] @ layers[-1][0]
-    delta += layers[-1][1]
-    _residuals(delta, codes)
-    squares = np.zeros(X.shape[0], dtype=np.float32)
-    deltas = [delta]
-    for number in range(len(layers) - 1, 0, -1):
-        _add_squares(delta, squared_row_lengths(inputs[number]), squares)
-        delta = delta @ layers[number][0].T
-        _back_through(delta, inputs[number], activation == "tanh")
-        deltas.append(delta)
-    _add_squares(delta, lengths, squares)
-    factors = np.empty(X.shape[0], dtype=np.float32)
-    _clip_factors(squares, clip_norm, factors)
-    for (weights, biases), a, delta in zip(parts, inputs, reversed(deltas), strict=True):
-        _scale_rows(delta, factors)
-        if not np.isfinite(a).all():
-            a = np.where(np.isfinite(a), a, np.float32(0.0))
-        weights += a.T @ delta
-        biases += delta.sum(axis=0, dtype=np.float64)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from skdpbayes import models
+from skdpbayes.models import mlp
 
 SIZES = {1: (5, 7, 4, 1), 3: (5, 6, 3)}
 
@@ -67,6 +68,52 @@ def test_no_record_contributes_more_than_the_clipping_norm():
             3 * parameters, SIZES[3], X, codes, 0.01, "relu", np.array([i])
         )
         assert np.linalg.norm(one) <= 0.01
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_sums_are_exact_in_any_order(n_outputs, activation):
+    """A record's part does not depend on the others: its order and company change no bit."""
+    X, codes, parameters = data(n_outputs, n=300)
+    X[::3, 1:4] = 0.0
+    unit = models.sum_unit(300, 0.3)
+
+    def total(rows, unit=unit):
+        return models.clipped_network_gradient(
+            parameters, SIZES[n_outputs], X, codes, 0.3, activation, rows, unit=unit
+        )
+
+    order = np.random.default_rng(2).permutation(300)
+    whole = total(None)
+    np.testing.assert_array_equal(total(order), whole)
+    np.testing.assert_array_equal(sum(total(order[i : i + 1]) for i in range(300)), whole)
+    assert np.all(whole / unit == np.rint(whole / unit))
+    assert not np.array_equal(total(order, 0.0), total(None, 0.0))  # without the unit they do
+
+
+@pytest.mark.parametrize("n_columns", [5, 20_000])
+@pytest.mark.parametrize("clip_norm", [0.01, 1e-24, 1e-60])
+def test_long_rows_and_tiny_norms_are_clipped(n_columns, clip_norm):
+    rng = np.random.default_rng(3)
+    sizes = (n_columns, 3, 1)
+    X = rng.normal(size=(4, n_columns)).astype(np.float32)
+    parameters = rng.normal(size=models.network_size(sizes)) / np.sqrt(n_columns)
+    parameters[-1] = 60.0  # a record of class 1 is certain: its residual is about 1e-26
+    unit = models.sum_unit(4, clip_norm)
+    for i, code in enumerate((0, 1, 0, 1)):
+        codes = np.full(4, code)
+        one = models.clipped_network_gradient(
+            parameters, sizes, X, codes, clip_norm, "tanh", np.array([i]), unit=unit
+        )
+        rounding = 0.5 * unit * np.sqrt(len(one))
+        assert np.linalg.norm(one / clip_norm) <= 1.0 + rounding / clip_norm
+
+
+def test_tanh():
+    x = np.linspace(-30.0, 30.0, 10_001).astype(np.float32)
+    values = x.copy()
+    mlp._tanh(values)
+    np.testing.assert_allclose(values, np.tanh(x.astype(np.float64)), atol=2e-7)
 
 
 def test_layers_are_views_with_leading_axes():
