@@ -34,7 +34,10 @@ html_css_files = ["guide.css"]
 html_show_sourcelink = False
 exclude_patterns = ["_build", "_ext", "sg_execution_times.rst"]
 templates_path = ["_templates"]
-suppress_warnings = ["config.cache"]
+suppress_warnings = [
+    "config.cache",
+    "ref.citation",  # lists of references at the heads of modules, named in words in the text
+]
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",

@@ -18,9 +18,9 @@ possible and increase together. So the worst case has the three means on one lin
 distances and on the same side, and it is attained. With the clipped contribution as unit of length
 and noise standard deviation *s*:
 
-======================  ==========  ==========  ======================================
+=======================  ==========  ==========  ======================================
 sampling, adjacency      w           v           why
-======================  ==========  ==========  ======================================
+=======================  ==========  ==========  ======================================
 Poisson, zero out        1/s         1/s         record present: A and C both lack it
 ..                       0           1/s         record absent: A is the same batch
 Poisson, replace one     1/s         2/s         C has the opposite record
@@ -29,7 +29,7 @@ fixed size, zero out     2/s         1/s         record present: in A another to
 ..                       1/s         1/s         record absent (blank): in A another
                                                  took its place
 fixed size, replace one  2/s         2/s         A and C hold another record
-======================  ==========  ==========  ======================================
+=======================  ==========  ==========  ======================================
 
 A batch of fixed size that loses a record gains another, so zeroing out a record is *not* the
 half-sensitivity case of replacing it.

@@ -173,8 +173,9 @@ def sweep_states_collapsed(
         \frac{m_{kj} + [i = k = j] + \alpha_{kj}}
              {\sum_l (m_{kl} + \alpha_{kl}) + [i = k]}
 
-    where i and j are the states before and after ([2]_, equation 5); the first fraction is
-    :math:`\propto f_k + \alpha_0` at a chain's first step and the second is absent at its last.
+    where i and j are the states before and after (Goldwater and Griffiths, equation 5); the first
+    fraction is :math:`\propto f_k + \alpha_0` at a chain's first step and the second is absent at
+    its last.
 
     Parameters
     ----------
