@@ -237,7 +237,7 @@ def main():
     if "speed" in args.parts:
         speed(args.data, args.quick, args.opacus_python, args.threads)
     if "mnist" in args.parts and args.data and not args.quick:
-        mnist(args.data, min(args.seeds, 2))
+        mnist(args.data, min(args.seeds, 3))
 
 
 if __name__ == "__main__":

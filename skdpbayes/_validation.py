@@ -125,6 +125,7 @@ def clip_rows(X: Any, norm: float, *, copy: bool = True) -> Any:
         if not X.has_canonical_format:  # entries stored twice add up: squares of parts do not
             X = X.copy() if copy else X
             X.sum_duplicates()
+            X.data[~np.isfinite(X.data)] = 0.0  # finite parts whose sum overflows
     lengths = _row_lengths(X)
     longer = lengths > norm
     if not longer.any():

@@ -43,12 +43,12 @@ class DPSGLDClassifier(PrivateChainClassifier):
     budget. The claim is unconditional: it does not matter whether the chain has converged. Batches
     are Poisson samples (or uniform of fixed size) with exactly the inclusion probability that is
     accounted for, an empty batch is a noise-only step, and the sum is divided by the expected size.
-    Arithmetic: sums are rounded to a grid of :math:`2^{-28}` noise standard deviations, exact
-    discrete Gaussian noise is added on the grid, and the rounding of the sums is in the
-    sensitivity; networks sum in single precision, whose rounding is not, and the claim names that
-    as its condition. ``release="last"`` releases the last state of a full-batch chain alone under
-    the bound of [5]_. With an int ``random_state`` the guarantee needs the seed to stay secret.
-    Every refit is a new release, and cross-validation pays once per fold.
+    Arithmetic: each record's clipped gradient is rounded to multiples of a power of two that make
+    sums exact, whatever the order of the records; the sum is mapped to the grid of :math:`2^{-28}`
+    noise standard deviations and exact discrete Gaussian noise is added there. What rounding adds
+    to the sensitivity is in the noise. ``release="last"`` releases the last state of a full-batch
+    chain alone under the bound of [5]_. With an int ``random_state`` the guarantee needs the seed
+    to stay secret. Every refit is a new release, and cross-validation pays once per fold.
 
     Parameters
     ----------

@@ -108,3 +108,16 @@ def test_no_record_decides_what_is_finite_when_a_chain_diverges(n_classes):
     np.testing.assert_array_equal(finite[0], finite[1])
     np.testing.assert_array_equal(finite[0], finite[2])
     assert np.any(finite[0])  # the intercept, whose prior is weak
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
+def test_a_cell_stored_twice_that_overflows_is_no_more_than_a_record():
+    """Finite parts of a sparse cell add up to infinity; the rest of the fit must not become NaN."""
+    rng = np.random.default_rng(0)
+    X = sparse.csr_matrix(rng.uniform(-0.5, 0.5, (20, 2)))
+    data = np.append(X.data, [1.5e308, 1.5e308, 0.25])
+    indices = np.append(X.indices, [0, 0, 1])
+    rows = sparse.csr_matrix((data, indices, np.append(X.indptr, 43)), shape=(21, 2))
+    model = DPSGLDClassifier(n_steps=5, random_state=0).fit(rows, [0, 1, 1] * 7)
+    assert np.all(np.isfinite(model.coef_))
