@@ -7,11 +7,13 @@ import numpy as np
 COLORS = {
     "DPSGLDClassifier": "#0072b2",
     "ObjPertLogisticRegression": "#d55e00",
+    "ObjPertLogisticRegression, margin": "#e69f00",
     "OPSLogisticRegression": "#009e73",
     "LaplaceNaiveBayes": "#cc79a7",
 }
 PEER_COLORS = {"Opacus": "0.15", "diffprivlib": "0.45"}
 MARKERS = {"DPSGLDClassifier": "o", "ObjPertLogisticRegression": "s", "LaplaceNaiveBayes": "D"}
+MARKERS["ObjPertLogisticRegression, margin"] = "P"
 SIDES = {
     "zero_out": "One record taken out (zero_out)",
     "replace_one": "One record exchanged (replace_one)",
@@ -53,6 +55,12 @@ def _style(row):
     return label, {"color": color, "ls": "--", "lw": 1.4, "marker": "x"}
 
 
+def _worth_drawing(row):
+    """Leave out what would only fill the panels; the tables have it."""
+    pure_default = row["delta"] == 0.0 and row["method"] == "ObjPertLogisticRegression"
+    return "defaults" not in row["method"] and not pure_default
+
+
 def _curves(axes, rows):
     """A line for each method and delta, with the standard error of its mean."""
     lines = {}
@@ -78,19 +86,20 @@ def _curves(axes, rows):
 def _levels(axes, reference):
     axes.axhline(reference["accuracy"], color="black", lw=1.0)
     axes.axhline(reference["majority"], color="0.6", lw=1.0, ls=":")
-    for text, level in (
-        ("not private", reference["accuracy"]),
-        ("always the majority", reference["majority"]),
+    for text, level, side in (
+        ("not private", reference["accuracy"], 0.0),
+        ("always the majority", reference["majority"], 1.0),
     ):
         axes.annotate(
             text,
-            (1.0, level),
+            (side, level),
             xycoords=("axes fraction", "data"),
-            xytext=(-2, 2),
+            xytext=(3 - 6 * side, 2),
             textcoords="offset points",
             fontsize=8,
-            ha="right",
+            ha="right" if side else "left",
             color="0.3",
+            annotation_clip=True,
         )
 
 
@@ -119,21 +128,28 @@ def _linear_accuracy(rows, names, path):
         layout="constrained",
     )
     handles = {}
+    plain = [row for row in rows if row["data"] in names and row["adjacency"] == "not private"]
+    for line, adjacency in enumerate(SIDES):
+        lowest = min(
+            (
+                row["accuracy"]
+                for row in rows
+                if row["data"] in names and row["adjacency"] == adjacency and _worth_drawing(row)
+            ),
+            default=plain[0]["majority"],
+        )
+        floor = max(lowest, plain[0]["majority"] - 0.004) - 0.006
+        grid[line, 0].set_ylim(floor, max(row["accuracy"] for row in plain) + 0.006)
     for column, name in enumerate(names):
         mine = [row for row in rows if row["data"] == name]
         reference = next(row for row in mine if row["adjacency"] == "not private")
         for line, (adjacency, title) in enumerate(SIDES.items()):
             axes = grid[line, column]
-            shown = [
-                row
-                for row in mine
-                if row["adjacency"] == adjacency and "defaults" not in row["method"]
-            ]
+            shown = [row for row in mine if row["adjacency"] == adjacency and _worth_drawing(row)]
             _curves(axes, shown)
             _levels(axes, reference)
             _ticks(axes, mine)
             axes.set_title(f"{name}\n{title}" if line == 0 else title, fontsize=10)
-            axes.set_ylim(reference["majority"] - 0.022, reference["accuracy"] + 0.008)
             if column == 0:
                 axes.set_ylabel("test accuracy")
             handles.update(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
