@@ -14,11 +14,68 @@ model of its own: slope :math:`a = h/(h+\lambda)`, variance :math:`v = (h+\sigma
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["NormalPosterior", "noise_aware_posterior", "pack_symmetric", "unpack_symmetric"]
+from skdpbayes import privacy
+from skdpbayes.estimators._objective_plan import Plan, parts_of_epsilon
+from skdpbayes.estimators._objective_problem import Problem
+
+__all__ = [
+    "Fitted",
+    "NormalPosterior",
+    "noise_aware_posterior",
+    "pack_symmetric",
+    "unpack_symmetric",
+    "worthwhile_share",
+]
+
+# Part of the inference budget that is spent even where the information will be hidden by its noise
+LEAST_SHARE = 0.05
+# Per entry and epsilon, the pure share that keeps the noise within reach of the release grid
+GRID_ROOM = 2.0**-25
+# An eigenvalue below this many deviations of the noise on it counts as no information. In the
+# simulations of the user guide 90 % intervals of the weakest feature cover 79 % at 1, 88 % at 1.5;
+# at 2 they cover 95 %, but those of features that are all alike become a third wider
+MEASURED_FROM = 1.5
+
+
+def worthwhile_share(problem: Problem, inference_budget: float) -> float:
+    r"""Return how much of `inference_budget` to spend, from public numbers only.
+
+    Symmetric noise of deviation :math:`\tau` on the diagonal hides eigenvalues below its own
+    spectral norm, about :math:`\tau\sqrt{2p}`, while the mean of the information's p eigenvalues is
+    at most n times a record's largest trace, over p. Where even that is hidden, intervals are the
+    prior's anyway: the share falls with the square of the ratio (not below what the release grid
+    has room for).
+    """
+    if inference_budget == 0.0 or math.isinf(problem.epsilon):
+        return inference_budget
+    size, least = problem.n_parameters, LEAST_SHARE * inference_budget
+    entries = size * (size + 1) / 2
+    trace = 0.25 if problem.n_classes == 2 else 1.0 - 1.0 / problem.n_classes
+    mean_eigenvalue = problem.n_samples * trace * problem.record_norm**2 / size
+    if problem.delta == 0.0:
+        budget = parts_of_epsilon(problem.epsilon, inference_budget)[1]
+        deviation = math.sqrt(2.0 * entries) * problem.information_norm
+        least = max(least, GRID_ROOM * entries / problem.epsilon)
+    else:
+        budget = privacy.gdp_mu(min(problem.epsilon, 100.0), problem.delta)
+        budget *= math.sqrt(inference_budget)
+        deviation = problem.information_norm
+    ratio = mean_eigenvalue * budget / (deviation * math.sqrt(2.0 * size))
+    return min(inference_budget, max(ratio * ratio * inference_budget, least))
+
+
+class Fitted(NamedTuple):
+    """What intervals and probabilities need to know about the fit besides its release; public."""
+
+    plan: Plan
+    prior_precision: float
+    margin: float
+    constant: float  # the constant feature, 0 for none
 
 
 class NormalPosterior(NamedTuple):
@@ -58,9 +115,9 @@ def _without_noise_spread(values: np.ndarray, deviation: float) -> np.ndarray:
     Symmetric noise spreads m equal eigenvalues over a semicircle of radius ``deviation sqrt(2 m)``,
     and adds ``deviation^2 (m (m + 1) / 2 - 1)`` to their sum of squares about the mean. Runs of
     eigenvalues (ascending) within that width are shrunk as Ledoit and Wolf (2004) do, with the
-    noise known; without it small eigenvalues, and with them all intervals, would be off. A run
-    whose mean is below the noise counts as no information: the mean overstates the weakest of it,
-    whose intervals would be too short, and the prior is the honest answer.
+    noise known; without it small eigenvalues, and with them all intervals, would be off. What does
+    not stand out from the noise after that counts as no information: the mean of a run overstates
+    the weakest of it, whose intervals would be too short, and the prior is the honest answer.
     """
     result, start = values.copy(), 0
     while deviation > 0.0 and start < values.size:
@@ -72,10 +129,8 @@ def _without_noise_spread(values: np.ndarray, deviation: float) -> np.ndarray:
         excess = spread - deviation**2 * (0.5 * m * (m + 1) - 1.0)
         kept = np.sqrt(max(0.0, excess / spread)) if spread > 0.0 else 0.0
         result[start:stop] = run.mean() + kept * (run - run.mean())
-        if run.mean() < deviation:  # the run as a whole does not stand out from the noise
-            result[start:stop] = 0.0
         start = stop
-    return result
+    return np.where(result < MEASURED_FROM * deviation, 0.0, result)
 
 
 def noise_aware_posterior(

@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from skdpbayes import models, privacy, randomness
+from skdpbayes import privacy, randomness
+from skdpbayes.estimators._objective_problem import (
+    UNIT_ROUNDOFF,
+    Problem,
+    coefficient_bound,
+    tolerance_of,
+)
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
 
@@ -13,67 +19,19 @@ __all__ = [
     "CALIBRATIONS",
     "METHODS",
     "Plan",
-    "Problem",
     "automatic_C",
-    "check_reachable",
-    "gradient_rounding",
+    "curvature_limit",
     "make_plan",
+    "parts_of_epsilon",
 ]
 
 CALIBRATIONS = ("tight", "chaudhuri2011", "kifer2012", "redberg2023")
 METHODS = ("objective", "output")
-# Share of the squared budget (see `_parts_of_epsilon`) that hides the optimizer's last digits
+# Share of the squared budget (see `parts_of_epsilon`) that hides the optimizer's last digits
 OUTPUT_SHARE = 0.001
 # Measured on public data at a record norm of sqrt(2) and coef_norm 10; see `automatic_C`
 NOISE_POWER, TILT_PENALTY, OUTPUT_PENALTY = 1.4, 0.44, 2.0
 NORM_GUESS = 10.0 * math.sqrt(2.0)
-UNIT_ROUNDOFF = 2.0**-53
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What may be known before looking at a record."""
-
-    n_samples: int
-    n_features: int  # with the constant one
-    n_classes: int
-    record_norm: float
-    epsilon: float
-    delta: float
-    adjacency: str
-
-    @property
-    def n_outputs(self) -> int:
-        """Rows of the coefficient matrix."""
-        return 1 if self.n_classes == 2 else self.n_classes
-
-    @property
-    def n_parameters(self) -> int:
-        """Entries of the coefficient matrix."""
-        return self.n_outputs * self.n_features
-
-    @property
-    def gradient_norm(self) -> float:
-        """Bound on the gradient of one record's loss."""
-        return self.record_norm * (1.0 if self.n_classes == 2 else math.sqrt(2.0))
-
-    @property
-    def shift(self) -> float:
-        """How many gradients a neighbor may differ by."""
-        return 2.0 if self.adjacency == "replace_one" else 1.0
-
-    @property
-    def information_norm(self) -> float:
-        r"""Bound on the Frobenius distance of neighbors' Fisher information.
-
-        One record adds :math:`w\,xx^\top`, :math:`w \le 1/4`, or
-        :math:`(\mathrm{diag}\,p-pp^\top)\otimes xx^\top`, whose first factor has norm at most 1/2:
-        its square is :math:`S_2-2S_3+S_2^2\le S_2-S_2^2\le 1/4` with :math:`S_j=\sum p^j` and
-        Cauchy's :math:`S_2^2\le S_3`. Two positive semidefinite matrices have a nonnegative inner
-        product, so replacing one by another moves by :math:`\sqrt2` of that, not 2.
-        """
-        single = self.record_norm**2 * (0.25 if self.n_classes == 2 else 0.5)
-        return single * (math.sqrt(2.0) if self.adjacency == "replace_one" else 1.0)
 
 
 @dataclass(frozen=True)
@@ -87,6 +45,7 @@ class Plan:
     release_scale: float  # of the grid noise that ends the release of the minimizer
     information_scale: float  # of the grid noise on the Fisher information
     tolerance: float  # gradient norm of the computed minimizer
+    tilt_norm: float  # no larger tilt is expected, ever: 12 standard deviations
     event: PrivacyEvent
     n_parameters: int
 
@@ -127,12 +86,13 @@ def automatic_C(problem: Problem, method: str, calibration: str, coef_norm: floa
     data (see the user guide); that of n follows, because only :math:`\lambda/n` and
     :math:`\sigma/n` matter. Noise itself grows when the penalty shrinks, by the determinant's share
     of the budget, so the answer is the penalty that agrees with its own noise. Output perturbation
-    needs a penalty in proportion to its noise instead.
+    needs a penalty in proportion to its noise instead. A margin m makes coefficients larger, which
+    :math:`2^{-m/2}` times the penalty allows (measured too, for m up to 4).
     """
     if math.isinf(problem.epsilon):
         return coef_norm**2 / problem.n_parameters
     free_noise = _free_noise(problem)
-    guess = NORM_GUESS / (problem.record_norm * coef_norm)
+    guess = NORM_GUESS / (problem.record_norm * coef_norm) * 2.0 ** (-0.5 * problem.margin)
     if method == "output":
         return 1.0 / (OUTPUT_PENALTY * free_noise * problem.record_norm * guess)
     rank = problem.n_classes - 1
@@ -149,30 +109,14 @@ def automatic_C(problem: Problem, method: str, calibration: str, coef_norm: floa
 
     low, high = 1e-9, 1e12
     if calibration in ("kifer2012", "redberg2023"):
-        low = 1.5 * problem.record_norm**2 / _curvature_limit(problem, calibration, 0.0)
+        low = 1.5 * problem.record_norm**2 / curvature_limit(problem, calibration, 0.0)
     for _ in range(40):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if wanted(middle) > middle else (low, middle)
     return 1.0 / high
 
 
-def check_reachable(
-    problem: Problem, C: float, method: str, calibration: str, inference_budget: float
-) -> None:
-    """Raise if no noise makes this C private, and say which C would do."""
-    if method == "output" or math.isinf(problem.epsilon) or calibration == "chaudhuri2011":
-        return
-    limit = _curvature_limit(problem, calibration, inference_budget)
-    if problem.record_norm**2 * C >= limit:
-        raise CalibrationError(
-            f"C={C:g} cannot meet epsilon={problem.epsilon:g} with calibration={calibration!r}: "
-            f"the curvature of one record alone costs more. Use C <= "
-            f"{0.5 * limit / problem.record_norm**2:.4g} (half the limit), a larger epsilon, or "
-            'C="auto".'
-        )
-
-
-def _curvature_limit(problem: Problem, calibration: str, inference_budget: float) -> float:
+def curvature_limit(problem: Problem, calibration: str, inference_budget: float) -> float:
     """Return the curvature R^2 C that the calibration must stay below."""
     epsilon = problem.epsilon
     if calibration == "kifer2012":
@@ -180,7 +124,7 @@ def _curvature_limit(problem: Problem, calibration: str, inference_budget: float
     if calibration == "redberg2023":
         return -4.0 * math.expm1(-epsilon)
     if problem.delta == 0.0:
-        epsilon -= sum(_parts_of_epsilon(epsilon, inference_budget))
+        epsilon -= sum(parts_of_epsilon(epsilon, inference_budget))
     return privacy.largest_curvature(min(epsilon, 100.0), problem.n_classes)
 
 
@@ -198,9 +142,9 @@ def make_plan(
     """Turn a budget into noise scales; raise `CalibrationError` where no noise is enough."""
     penalty = 1.0 / C
     if math.isinf(problem.epsilon):
-        tolerance = _tolerance(problem, penalty, 0.0)
+        tolerance = tolerance_of(problem, penalty, 0.0)
         return Plan(
-            penalty, False, 0.0, 0.0, 0.0, 0.0, tolerance, NoPrivacy(), problem.n_parameters
+            penalty, False, 0.0, 0.0, 0.0, 0.0, tolerance, 0.0, NoPrivacy(), problem.n_parameters
         )
     if problem.delta == 0.0:
         return _pure_plan(problem, penalty, method, calibration, inference_budget)
@@ -212,7 +156,7 @@ def _gaussian_plan(
 ) -> Plan:
     if method == "output":
         mu = privacy.gdp_mu(problem.epsilon, problem.delta)
-        tolerance = _tolerance(problem, penalty, 0.0)
+        tolerance = tolerance_of(problem, penalty, 0.0)
         sensitivity = (problem.shift * problem.gradient_norm + 2.0 * tolerance) / penalty
         return Plan(
             penalty=penalty,
@@ -224,12 +168,14 @@ def _gaussian_plan(
             ),
             information_scale=_information_scale(problem, mu * math.sqrt(inference_budget)),
             tolerance=tolerance,
+            tilt_norm=0.0,
             event=privacy.GaussianDP(mu),
             n_parameters=problem.n_parameters,
         )
     event = _objective_event(problem, penalty, calibration, OUTPUT_SHARE + inference_budget)
     tilt_scale = event.noise_multiplier * problem.gradient_norm
-    tolerance = _tolerance(problem, penalty, tilt_scale * (math.sqrt(problem.n_parameters) + 12.0))
+    tilt_norm = tilt_scale * (math.sqrt(problem.n_parameters) + 12.0)
+    tolerance = tolerance_of(problem, penalty, tilt_norm)
     total = OUTPUT_SHARE + inference_budget
     return Plan(
         penalty=penalty,
@@ -245,6 +191,7 @@ def _gaussian_plan(
             problem, event.side_mu * math.sqrt(inference_budget / total)
         ),
         tolerance=tolerance,
+        tilt_norm=tilt_norm,
         event=event,
         n_parameters=problem.n_parameters,
     )
@@ -283,7 +230,7 @@ def _pure_plan(
     problem: Problem, penalty: float, method: str, calibration: str, inference_budget: float
 ) -> Plan:
     epsilon = problem.epsilon
-    shares = _parts_of_epsilon(epsilon, inference_budget)
+    shares = parts_of_epsilon(epsilon, inference_budget)
     tilt_scale = blur_scale = 0.0
     if method == "output":
         main = epsilon - sum(shares)
@@ -293,21 +240,27 @@ def _pure_plan(
         tilt_scale = multiplier * problem.gradient_norm
         shares = [share * left / sum(shares) for share in shares]
     size = problem.n_parameters
-    tolerance = _tolerance(problem, penalty, tilt_scale * (size + 12.0 * math.sqrt(size) + 80.0))
+    largest = size + 12.0 * math.sqrt(size) + 80.0  # of a noise vector's norm over its scale
+    tilt_norm = tilt_scale * largest
+    tolerance = tolerance_of(problem, penalty, tilt_norm)
+    error = tolerance / penalty
+    if blur_scale > 0.0:  # minimizer and noise are added in double precision
+        error += UNIT_ROUNDOFF * (coefficient_bound(problem, penalty, 0.0) + blur_scale * largest)
     return Plan(
         penalty=penalty,
         pure=True,
         tilt_scale=tilt_scale,
         blur_scale=blur_scale,
-        release_scale=_laplace_scale(shares[0], 2.0 * tolerance / penalty, size),
+        release_scale=_laplace_scale(shares[0], 2.0 * error, size),
         information_scale=_information_scale(problem, shares[1], pure=True),
         tolerance=tolerance,
+        tilt_norm=tilt_norm,
         event=privacy.PureDP(epsilon),
         n_parameters=size,
     )
 
 
-def _parts_of_epsilon(epsilon: float, inference_budget: float) -> list[float]:
+def parts_of_epsilon(epsilon: float, inference_budget: float) -> list[float]:
     """Split a pure epsilon so that shares weigh as they do on squared mu.
 
     Whether pure or Gaussian, a share f then raises the noise on the coefficients by the factor
@@ -364,24 +317,3 @@ def _information_scale(problem: Problem, budget: float, *, pure: bool = False) -
     if not pure:
         return _gaussian_scale(budget, problem.information_norm, size)
     return _laplace_scale(budget, problem.information_norm, size)
-
-
-def _tolerance(problem: Problem, penalty: float, tilt_norm: float) -> float:
-    """Gradient norm that rounding cannot keep the optimizer from: 8 times a bound on rounding."""
-    coef_norm = 100.0 / problem.record_norm + 2.0 * tilt_norm / penalty
-    return 8.0 * gradient_rounding(problem, penalty, tilt_norm, coef_norm)
-
-
-def gradient_rounding(
-    problem: Problem, penalty: float, tilt_norm: float, coef_norm: float
-) -> float:
-    """Bound the rounding error of the objective's gradient at coefficients of norm `coef_norm`.
-
-    First order in the unit roundoff: the sum over records, the logits (whose error moves a
-    residual by at most a quarter, or a half, of itself), and the penalty and tilt.
-    """
-    n, d, norm = problem.n_samples, problem.n_features, problem.record_norm
-    chain = models.summation_length(n, d) + d + 16.0 * problem.n_outputs
-    sums = chain * n * problem.gradient_norm
-    logits = 0.5 * n * norm * (d + 2.0) * norm * coef_norm
-    return UNIT_ROUNDOFF * (sums + logits + 4.0 * (penalty * coef_norm + tilt_norm))

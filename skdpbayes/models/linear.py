@@ -7,12 +7,13 @@ With the logits :math:`z_i = \theta x_i` the losses are sums over records,
 
 .. math::
 
-    \text{logistic: } \log(1 + e^{-t_i}), \qquad
+    \text{logistic: } \log(1 + e^{m - t_i}), \qquad
     \text{smooth hinge: } h(1 - t_i), \qquad
     \text{softmax: } \log \sum_k e^{z_{ik}} - z_{i y_i},
 
-where :math:`t_i = z_i` for code 1 and :math:`-z_i` for code 0, and :math:`h(v)` is 0 below 0,
-:math:`v^2 / (2 s)` up to the smoothing width :math:`s`, and :math:`v - s / 2` beyond it.
+where :math:`t_i = z_i` for code 1 and :math:`-z_i` for code 0, :math:`m` is a margin (0 for the
+likelihood), and :math:`h(v)` is 0 below 0, :math:`v^2 / (2 s)` up to the smoothing width :math:`s`,
+and :math:`v - s / 2` beyond it.
 
 ``X`` is a C-ordered float64 array or a CSR matrix. It is read block by block, so that a block is
 still in cache when its gradient and curvature are formed; no array of the size of ``X`` is made.
@@ -50,17 +51,16 @@ BLOCK_BYTES = 1 << 19
 
 
 @njit(cache=True)
-def _logistic_pointwise(z: Any, codes: Any, residual: Any, weight: Any) -> float:
-    """Sum of log(1 + e^-t); residual = dl/dz = p - code, weight = d2l/dz2 = p (1 - p)."""
+def _logistic_pointwise(z: Any, codes: Any, margin: float, residual: Any, weight: Any) -> float:
+    """Sum of log(1 + e^(m-t)); residual = dl/dz = p - code, weight = d2l/dz2 = p (1 - p)."""
     total = 0.0
     for i in range(z.shape[0]):
-        value = z[i, 0]
+        value = z[i, 0] - margin if codes[i] == 1 else z[i, 0] + margin
         small = np.exp(-abs(value))  # no overflow for any logit
         positive = 1.0 / (1.0 + small)
         if value < 0.0:
             positive = small / (1.0 + small)
-        margin = value if codes[i] == 1 else -value
-        total += np.log1p(small) + max(-margin, 0.0)
+        total += np.log1p(small) + max(-value if codes[i] == 1 else value, 0.0)
         # 1 - p of the larger side would cancel: use the smaller side's own formula
         other = small / (1.0 + small) if value >= 0.0 else 1.0 / (1.0 + small)
         residual[i, 0] = -other if codes[i] == 1 else positive
@@ -250,7 +250,13 @@ def summation_length(n_rows: int, n_features: int) -> int:
 
 
 def _one_pass(
-    pointwise: Any, theta: np.ndarray, X: Any, codes: np.ndarray, constant: float, order: int
+    pointwise: Any,
+    theta: np.ndarray,
+    X: Any,
+    codes: Any,
+    constant: float,
+    order: int,
+    *shape: float,
 ) -> Any:
     """Value, and for ``order`` 1 and 2 also gradient and Hessian, of a sum of losses."""
     rows = _rows(X, constant)
@@ -265,7 +271,7 @@ def _one_pass(
         size = stop - start
         z, r, w = logits[:size], residual[:size], weight[:size]
         rows.logits(start, stop, theta, z)
-        total += pointwise(z, codes[start:stop], r, w)
+        total += pointwise(z, codes[start:stop], *shape, r, w)
         if gradient is not None:
             rows.add_gradient(start, stop, r, gradient)
         if grams is not None:
@@ -328,25 +334,25 @@ def linear_logits(theta: np.ndarray, X: Any, constant: float = 0.0) -> np.ndarra
     return out
 
 
-def logistic_loss(theta: np.ndarray, X: Any, codes: np.ndarray, constant: float = 0.0) -> float:
+def logistic_loss(
+    theta: np.ndarray, X: Any, codes: np.ndarray, constant: float = 0.0, *, margin: float = 0.0
+) -> float:
     """Logistic loss of two classes, summed over records; ``theta`` has shape (1, d)."""
-    return float(_one_pass(_logistic_pointwise, theta, X, codes, constant, 0)[0])
+    return float(_one_pass(_logistic_pointwise, theta, X, codes, constant, 0, float(margin))[0])
 
 
 def logistic_gradient(
-    theta: np.ndarray, X: Any, codes: np.ndarray, constant: float = 0.0
+    theta: np.ndarray, X: Any, codes: np.ndarray, constant: float = 0.0, *, margin: float = 0.0
 ) -> tuple[float, np.ndarray]:
     """Logistic loss and its gradient, of the shape of ``theta``."""
-    value, gradient, _ = _one_pass(_logistic_pointwise, theta, X, codes, constant, 1)
-    return value, gradient
+    return _one_pass(_logistic_pointwise, theta, X, codes, constant, 1, float(margin))[:2]
 
 
 def logistic_hessian(
-    theta: np.ndarray, X: Any, codes: np.ndarray, constant: float = 0.0
+    theta: np.ndarray, X: Any, codes: np.ndarray, constant: float = 0.0, *, margin: float = 0.0
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Logistic loss, gradient and Hessian, the last of shape (d, d)."""
-    value, gradient, hessian = _one_pass(_logistic_pointwise, theta, X, codes, constant, 2)
-    return value, gradient, hessian
+    return _one_pass(_logistic_pointwise, theta, X, codes, constant, 2, float(margin))
 
 
 def softmax_loss(theta: np.ndarray, X: Any, codes: np.ndarray, constant: float = 0.0) -> float:
@@ -358,43 +364,32 @@ def softmax_gradient(
     theta: np.ndarray, X: Any, codes: np.ndarray, constant: float = 0.0
 ) -> tuple[float, np.ndarray]:
     """Multinomial logistic loss and its gradient, of the shape of ``theta``."""
-    value, gradient, _ = _one_pass(_softmax_pointwise, theta, X, codes, constant, 1)
-    return value, gradient
+    return _one_pass(_softmax_pointwise, theta, X, codes, constant, 1)[:2]
 
 
 def softmax_hessian(
     theta: np.ndarray, X: Any, codes: np.ndarray, constant: float = 0.0
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Multinomial logistic loss, gradient and Hessian, the last of shape (K d, K d)."""
-    value, gradient, hessian = _one_pass(_softmax_pointwise, theta, X, codes, constant, 2)
-    return value, gradient, hessian
-
-
-def _hinge_of_width(width: float) -> Any:
-    def pointwise(z: Any, codes: Any, residual: Any, weight: Any) -> Any:
-        return _smooth_hinge_pointwise(z, codes, width, residual, weight)
-
-    return pointwise
+    return _one_pass(_softmax_pointwise, theta, X, codes, constant, 2)
 
 
 def smooth_hinge_loss(
     theta: np.ndarray, X: Any, codes: np.ndarray, constant: float = 0.0, *, width: float
 ) -> float:
     """Huberized hinge loss of two classes, quadratic over ``width``; ``theta`` has shape (1, d)."""
-    return float(_one_pass(_hinge_of_width(width), theta, X, codes, constant, 0)[0])
+    return float(_one_pass(_smooth_hinge_pointwise, theta, X, codes, constant, 0, width)[0])
 
 
 def smooth_hinge_gradient(
     theta: np.ndarray, X: Any, codes: np.ndarray, constant: float = 0.0, *, width: float
 ) -> tuple[float, np.ndarray]:
     """Huberized hinge loss and its gradient, of the shape of ``theta``."""
-    value, gradient, _ = _one_pass(_hinge_of_width(width), theta, X, codes, constant, 1)
-    return value, gradient
+    return _one_pass(_smooth_hinge_pointwise, theta, X, codes, constant, 1, width)[:2]
 
 
 def smooth_hinge_hessian(
     theta: np.ndarray, X: Any, codes: np.ndarray, constant: float = 0.0, *, width: float
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Huberized hinge loss, gradient and (generalized) Hessian, the last of shape (d, d)."""
-    value, gradient, hessian = _one_pass(_hinge_of_width(width), theta, X, codes, constant, 2)
-    return value, gradient, hessian
+    return _one_pass(_smooth_hinge_pointwise, theta, X, codes, constant, 2, width)

@@ -19,6 +19,7 @@ __all__ = [
 
 _ROUNDOFF = 2.0**-53
 _SQRT_HALF = math.sqrt(0.5)
+_LARGEST_EXPONENT = 700.0
 
 
 def gaussian_delta(epsilons: FloatArray, mu: float) -> FloatArray:
@@ -54,6 +55,8 @@ def gaussian_delta_once(epsilon: float, mu: float) -> float:
     """Return :func:`gaussian_delta` at one point, from above, quickly where rounding allows."""
     if mu == 0.0:
         return max(-math.expm1(epsilon), 0.0)
+    if epsilon > _LARGEST_EXPONENT:
+        return float(gaussian_delta(np.array([epsilon]), mu)[0])
     ratio = epsilon / mu
     first = 0.5 * math.erfc((ratio - 0.5 * mu) * _SQRT_HALF)
     second = 0.5 * math.exp(epsilon) * math.erfc((ratio + 0.5 * mu) * _SQRT_HALF)

@@ -216,7 +216,7 @@ def _one_record_delta(
         return float(total)
 
     slack = difference_error(epsilon - bounds, side_mu)
-    if np.dot(weights, slack[1:]) <= _WASTE * main:
+    if epsilon - low <= _LARGEST_EPSILON and np.dot(weights, slack[1:]) <= _WASTE * main:
         rest = upper_sum(gaussian_difference, slack)
     else:  # a delta so small that rounding would show
         rest = upper_sum(gaussian_delta, np.zeros_like(slack))
@@ -234,10 +234,12 @@ def _deleted_delta(epsilon: float, event: ObjectivePerturbation, side_mu: float)
     if epsilon <= 0.0:
         added = _added_delta(-epsilon, event, side_mu)
         return min(direct, -math.expm1(epsilon) + math.exp(epsilon) * added)
-    end = event.curvature + 2.0 * side_mu
-    if epsilon >= end:
+    end = min(event.curvature + 2.0 * side_mu, _LARGEST_EPSILON)
+    if end <= epsilon < _LARGEST_EPSILON:
         return direct
     left = _added_delta(0.0, event, side_mu)
+    if epsilon >= end:  # beyond the largest epsilon only what holds at 0 is known to be better
+        return min(direct, left)
     right = _one_record_delta(end, mu, side_mu, event.curvature, event.n_classes)
     share = math.exp(epsilon - end) * math.expm1(-epsilon) / math.expm1(-end)
     return min(direct, (1.0 - share) * left + share * right)
@@ -254,6 +256,8 @@ def _replaced_delta(epsilon: float, event: ObjectivePerturbation) -> float:
     mu_square = event.noise_multiplier**-2 + half * half
 
     def price(first: float) -> float:
+        if first > _LARGEST_EPSILON:  # as good as no privacy
+            return 1.0
         added = _added_delta(epsilon - first, event, half)
         return _deleted_delta(first, event, half) + math.exp(first) * added
 

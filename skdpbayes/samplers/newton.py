@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 __all__ = ["minimize_lbfgs", "minimize_newton"]
 
@@ -24,10 +24,10 @@ FAST_CONTRACTION = 0.3
 # Below this share of the value, the predicted decrease is lost in the rounding of a long sum
 VALUE_RESOLUTION = 1e-9
 SMALLEST_STEP = 2.0**-60
-BREAKDOWN = (
-    "the optimizer could not reach a gradient norm of {tolerance:g} ({reached:g} after {steps} "
-    "steps): the objective is numerically degenerate. Scale the features to data_norm, or use a "
-    "smaller C"
+RIDGE = 1e-14  # of the mean diagonal, added where rounding has made a Hessian indefinite
+BREAKDOWN = (  # no word about how far it got: that would tell about the data
+    "the optimizer could not reach a gradient norm of {tolerance:g}: the objective is numerically "
+    "degenerate. Scale the features to data_norm, or use a smaller C"
 )
 
 
@@ -74,7 +74,7 @@ def minimize_newton(
     size, fresh = float(np.linalg.norm(gradient)), False
     factor = None if first_hessian is None else _factor(first_hessian)
     past: list[SecantPair] = []
-    for step in range(max_steps):
+    for _ in range(max_steps):
         if size <= tolerance:
             return theta
         if factor is None:
@@ -83,7 +83,7 @@ def minimize_newton(
         found = _line_search(value_gradient, theta, value, gradient, direction)
         if found is None:
             if fresh:
-                raise RuntimeError(BREAKDOWN.format(tolerance=tolerance, reached=size, steps=step))
+                raise RuntimeError(BREAKDOWN.format(tolerance=tolerance))
             factor = None  # an outdated factor may be to blame
             continue
         _remember(past, found[0] - theta, found[2] - gradient, max_steps)
@@ -92,12 +92,22 @@ def minimize_newton(
         fresh = False
         if size > FAST_CONTRACTION * before:
             factor = None
-    raise RuntimeError(BREAKDOWN.format(tolerance=tolerance, reached=size, steps=max_steps))
+    raise RuntimeError(BREAKDOWN.format(tolerance=tolerance))
 
 
 def _factor(matrix: np.ndarray) -> tuple[np.ndarray, bool]:
-    factor: tuple[np.ndarray, bool] = cho_factor(matrix, lower=True, check_finite=False)
-    return factor
+    """Cholesky factor, of the matrix plus a multiple of the identity where it has none itself."""
+    ridge, mean = 0.0, max(float(np.trace(matrix)) / matrix.shape[0], np.finfo(float).tiny)
+    while True:
+        raised = matrix if ridge == 0.0 else matrix + ridge * mean * np.eye(matrix.shape[0])
+        try:
+            factor: tuple[np.ndarray, bool] = cho_factor(raised, lower=True, check_finite=False)
+        except LinAlgError:
+            if not ridge < 1.0:
+                raise
+            ridge = max(RIDGE, 10.0 * ridge)
+        else:
+            return factor
 
 
 def minimize_lbfgs(
@@ -129,19 +139,19 @@ def minimize_lbfgs(
     theta = np.array(start, dtype=np.float64)
     value, gradient = value_gradient(theta)
     past: list[SecantPair] = []
-    for step in range(max_steps):
+    for _ in range(max_steps):
         size = float(np.linalg.norm(gradient))
         if size <= tolerance:
             return theta
         found = _line_search(value_gradient, theta, value, gradient, _two_loop(gradient, past))
         if found is None:
             if not past:
-                raise RuntimeError(BREAKDOWN.format(tolerance=tolerance, reached=size, steps=step))
+                raise RuntimeError(BREAKDOWN.format(tolerance=tolerance))
             past.clear()  # start again from steepest descent
             continue
         _remember(past, found[0] - theta, found[2] - gradient, memory)
         theta, value, gradient = found
-    raise RuntimeError(BREAKDOWN.format(tolerance=tolerance, reached=size, steps=max_steps))
+    raise RuntimeError(BREAKDOWN.format(tolerance=tolerance))
 
 
 def _remember(past: list[SecantPair], moved: np.ndarray, change: np.ndarray, memory: int) -> None:

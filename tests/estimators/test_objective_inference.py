@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -10,10 +11,13 @@ from sklearn.datasets import make_classification
 
 from skdpbayes import ObjPertLogisticRegression
 from skdpbayes.estimators._objective_inference import (
+    LEAST_SHARE,
     noise_aware_posterior,
     pack_symmetric,
     unpack_symmetric,
+    worthwhile_share,
 )
+from skdpbayes.estimators._objective_problem import Problem
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
 
@@ -44,6 +48,41 @@ def test_intervals_cover(epsilon):
         low, high = np.vstack([ends["coef"][0], ends["intercept"]]).T
         hits.append((low < truth) & (truth < high))
     assert 0.86 <= np.mean(hits) <= 0.94
+
+
+def test_weak_features_are_covered_too():
+    """Features of scales 1 to 1/10 with coefficients that no scale tells: above 80 % each."""
+    scales, truth = np.array([1.0, 0.56, 0.32, 0.18, 0.1]), np.array([2.0, -2.0, 2.0, -2.0, 2.0])
+    hits = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1, 1, (5000, 5)) / math.sqrt(5) * scales
+        y = rng.random(5000) < 1 / (1 + np.exp(-X @ truth))
+        model = ObjPertLogisticRegression(2.0, random_state=seed).fit(X, y)
+        low, high = model.conf_int(0.9)["coef"][0].T
+        hits.append((low < truth) & (truth < high))
+    assert np.mean(hits, axis=0).min() > 0.8
+
+
+def test_less_is_spent_where_noise_would_hide_the_information():
+    many = Problem(30_000, 100, 2, 1.0, 0.05, 1e-5, "replace_one")
+    few = Problem(5_000, 6, 2, 1.4, 0.5, 1e-5, "replace_one")
+    assert worthwhile_share(few, 0.1) == 0.1
+    assert worthwhile_share(many, 0.1) == pytest.approx(0.1 * LEAST_SHARE)
+    shares = [
+        worthwhile_share(dataclasses.replace(many, epsilon=epsilon), 0.1)
+        for epsilon in (0.2, 0.5, 0.7, 5.0)
+    ]
+    assert np.all(np.diff(shares) > 0.0)
+    assert shares[-1] == 0.1
+    # the pure release needs a share that its grid can express
+    pure = dataclasses.replace(many, delta=0.0, n_features=1000, epsilon=1.0)
+    assert 0.1 * LEAST_SHARE < worthwhile_share(pure, 0.1) < 0.1
+    X, y = _data()
+    for delta in (0.0, 1e-5):
+        model = ObjPertLogisticRegression(0.05, delta, random_state=0).fit(X, y)
+        assert model.privacy_.delta_at(0.05) <= delta
+        assert np.all(np.isfinite(model.conf_int()["coef"]))
 
 
 def test_information_below_its_noise_leaves_the_prior():
@@ -133,5 +172,7 @@ def test_noise_in_the_information_does_not_widen_intervals():
             )
             widths[known].append(found.marginal_deviations()[:4].mean())
     exact = math.sqrt(150.0) / 50.0
-    assert np.mean(widths[deviation]) == pytest.approx(exact, rel=0.15)
+    assert np.median(widths[deviation]) == pytest.approx(exact, rel=0.15)
     assert np.mean(widths[0.0]) > 1.3 * exact
+    # rarely a direction looks like noise and gets its prior's width, 32
+    assert np.mean(np.array(widths[deviation]) > 2.0 * exact) < 0.15

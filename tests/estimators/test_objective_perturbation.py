@@ -75,7 +75,7 @@ def test_the_computed_minimizer_meets_the_public_tolerance():
     model = ObjPertLogisticRegression(np.inf, C=2.0).fit(X, y)
     theta = np.column_stack([model.coef_, model.intercept_])
     gradient = models.logistic_gradient(theta, X, y.astype(np.intp), 1.0)[1] + theta / 2.0
-    assert np.linalg.norm(gradient) <= model._plan_.tolerance < 1e-7
+    assert np.linalg.norm(gradient) <= model._fitted.plan.tolerance < 1e-7
 
 
 # ------------------------------------------------------------------------------- noise and claims
@@ -168,8 +168,8 @@ def test_releases_lie_on_their_public_grid():
     X, y = _data()
     model = ObjPertLogisticRegression(1.0, random_state=0).fit(X, y)
     for values, scale in (
-        (model.coef_, model._plan_.release_scale),
-        (np.diag(model.information_), model._plan_.information_scale),
+        (model.coef_, model._fitted.plan.release_scale),
+        (np.diag(model.information_), model._fitted.plan.information_scale),
     ):
         steps = values / release_grid(scale)
         assert np.array_equal(steps, np.rint(steps))

@@ -25,12 +25,18 @@ from skdpbayes.privacy import (
     redberg2023_noise_multiplier,
     repeat,
 )
+from skdpbayes.privacy._shifted_profile import (
+    difference_error,
+    gaussian_delta,
+    gaussian_delta_bound,
+    gaussian_delta_once,
+    gaussian_difference,
+)
 from skdpbayes.privacy.objective_perturbation import loss_bound
 
 ADJACENCIES = ("zero_out", "replace_one")
 # Noise multipliers at epsilon=1, delta=1e-5, R=1 for penalties 1, 10, 100
 REDBERG = (5.3045003647, 3.9765313001, 3.8930733807)
-SIGN_DEFINITE_REPLACE = (9.3941459605, 7.6331263557, 7.4782691526)
 CHAUDHURI = (3.6119801606, 2.1039016571, 2.0100376464)
 
 
@@ -235,28 +241,6 @@ def test_published_values():
     assert raised == pytest.approx((1 / 0.05, 4 * math.expm1(0.025)), rel=1e-12)
 
 
-def _single_output_bounds(epsilon, mu, curvature):
-    """Older bounds: a determinant of log(1 + k/4), then a sign-definite or a general derivative."""
-    left = epsilon - math.log1p(0.25 * curvature)
-    return gdp_delta(left, mu), 2 * gdp_delta(left, mu)
-
-
-def test_older_bounds_reproduce_their_values_and_are_never_better():
-    signed, folded = _single_output_bounds(1.0, 0.25, 1.0)
-    assert signed == pytest.approx(9.5258569129e-05, rel=1e-9)
-    assert folded == pytest.approx(1.9051713826e-04, rel=1e-9)
-    left = 1.0 - math.log(1.25)
-    replaced = gdp_delta(left, 0.5) + 2 * gdp_delta(left, 0.25)
-    assert replaced == pytest.approx(1.8856604916e-02, rel=1e-9)
-    for curvature in (0.05, 0.5, 1.0):
-        for epsilon in (0.6, 1.0, 2.0):
-            event = ObjectivePerturbation(4.0, curvature, "zero_out")
-            assert event.delta_at(epsilon) <= _single_output_bounds(epsilon, 0.25, curvature)[0]
-    for penalty, noise in zip((1.0, 10.0, 100.0), SIGN_DEFINITE_REPLACE, strict=True):
-        event = calibrate_objective(1.0, 1e-5, curvature=1 / penalty, adjacency="replace_one")
-        assert event.noise_multiplier < noise
-
-
 def test_pure_scale_is_free_of_the_determinant_where_epsilon_is_large_enough():
     assert pure_objective_scale(1.0, curvature=1.0, adjacency="zero_out") == 1.0
     assert pure_objective_scale(1.0, curvature=0.5, adjacency="replace_one") == 2.0
@@ -335,6 +319,32 @@ def test_composition_lies_between_the_gaussian_and_basic_ones(adjacency):
     assert five < 5 * event.epsilon_at(2e-5)
     assert five < 1.08 * lower
     assert repeat(event, 1).delta_at(0.8) == pytest.approx(event.delta_at(0.8), rel=1e-9)
+
+
+@pytest.mark.parametrize("curvature", [1e3, 1e6])
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_weak_penalties_do_not_overflow(curvature, adjacency):
+    for noise in (0.02, 0.5, 20.0):
+        event = ObjectivePerturbation(noise, curvature, adjacency, side_mu=0.1)
+        deltas = [event.delta_at(epsilon) for epsilon in (0.0, 1.0, 8.0, 200.0, 1e4)]
+        assert np.all(np.diff(deltas) <= 1e-12)
+        assert 0.0 <= deltas[-1] <= deltas[0] <= 1.0
+    calibrated = calibrate_objective(8.0, 1e-6, curvature=400.0, adjacency=adjacency)
+    assert calibrated.delta_at(8.0) <= 1e-6
+
+
+def test_quick_profile_bounds_the_exact_one():
+    epsilons = np.linspace(-6.0, 12.0, 181)
+    for mu in (0.003, 0.05, 0.4, 2.0):
+        exact = gaussian_delta(epsilons, mu)
+        error = difference_error(epsilons, mu)
+        quick = gaussian_difference(epsilons, mu)
+        assert np.all(np.abs(quick - exact) <= error + 1e-13 * exact)
+        assert np.all(np.diff(error) <= 0.0) or mu > 1.0
+        once = np.array([gaussian_delta_once(float(e), mu) for e in epsilons])
+        np.testing.assert_allclose(once, exact, rtol=3e-11, atol=1e-300)
+        bound = np.array([gaussian_delta_bound(float(e), mu) for e in epsilons])
+        assert np.all(bound >= exact * (1 - 1e-12))
 
 
 def test_event_survives_json():

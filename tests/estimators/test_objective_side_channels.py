@@ -1,0 +1,99 @@
+"""ObjPertLogisticRegression: nothing but the release tells about the data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+
+from skdpbayes import ObjPertLogisticRegression, PrivacyLedger
+from skdpbayes.estimators._objective_problem import Problem, coefficient_bound
+from skdpbayes.exceptions import BudgetExceededError
+from skdpbayes.samplers.newton import _factor
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
+
+
+def _data(n=300, d=4):
+    X, y = make_classification(n, d, n_informative=d, n_redundant=0, random_state=0)
+    return X / np.linalg.norm(X, axis=1).max(), y
+
+
+def test_draws_with_the_seed_of_the_fit_do_not_repeat_its_noise(monkeypatch):
+    from skdpbayes.estimators import objective_perturbation
+
+    tilts = []
+    original = objective_perturbation.minimize
+
+    def watched(*args):
+        tilts.append(args[-1])
+        return original(*args)
+
+    monkeypatch.setattr(objective_perturbation, "minimize", watched)
+    X, y = _data()
+    model = ObjPertLogisticRegression(1.0, random_state=7).fit(X, y)
+    posterior = model._posterior()
+    draws = model.sample_posterior(3, random_state=7)
+    flat = np.hstack([draws["coef"][:, 0], draws["intercept"]])
+    standard = (flat - posterior.mean) @ posterior.axes / posterior.deviations
+    for row in standard:
+        assert np.abs(row - tilts[0] / model.noise_scale_).min() > 1e-9
+
+
+@pytest.mark.parametrize(("method", "C"), [("output", 1.0), ("objective", 1e-3)])
+def test_rows_far_below_data_norm_are_fitted_whatever_the_coefficients(method, C):
+    """Coefficients far above 1 / data_norm were once an error that told about the data."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 5)) * 0.5
+    y = (X[:, 0] > 0).astype(int)
+    model = ObjPertLogisticRegression(
+        20.0, data_norm=100.0, C=C, method=method, fit_intercept=False, random_state=0
+    )
+    assert np.all(np.isfinite(model.fit(X, y).coef_))
+
+
+def test_no_data_have_a_larger_minimizer_than_the_bound():
+    for n, C in ((50, 1e4), (2000, 1.0)):
+        X, y = np.ones((n, 1)), np.arange(n) % 2
+        y[:] = 1
+        y[0] = 0
+        for margin in (0.0, 5.0):
+            model = ObjPertLogisticRegression(
+                np.inf, C=C, fit_intercept=False, margin=margin, inference_budget=0.0
+            ).fit(X, y)
+            problem = Problem(n, 1, 2, 1.0, np.inf, 0.0, "zero_out", margin)
+            assert abs(model.coef_[0, 0]) <= coefficient_bound(problem, 1.0 / C, 0.0)
+
+
+def test_a_hessian_without_a_factor_is_no_error():
+    """Rounding makes it indefinite; the message of the factorization told the rank of the data."""
+    matrix = np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]) - 1e-15 * np.eye(3)
+    factor, _ = _factor(matrix)
+    lower = np.tril(factor)
+    np.testing.assert_allclose(lower @ lower.T, matrix, atol=1e-11)
+    X, y = _data(d=3)
+    X[:, 2] = X[:, 1]  # rank 2
+    model = ObjPertLogisticRegression(
+        1.0, C=1e10, data_norm=1000.0, method="output", fit_intercept=False, random_state=0
+    )
+    assert np.all(np.isfinite(model.fit(1000.0 * X, y).coef_))
+
+
+def test_a_refused_refit_leaves_nothing_of_the_earlier_fit(tmp_path):
+    X, y = _data()
+    model = ObjPertLogisticRegression(np.inf).fit(X, y)
+    ledger = PrivacyLedger(tmp_path / "small.db", epsilon=0.1, delta=1e-6)
+    with pytest.raises(BudgetExceededError):
+        model.set_params(epsilon=1.0, ledger=ledger).fit(X, y)
+    for name in ("coef_", "intercept_", "information_", "privacy_", "C_", "_coef_draws", "_fitted"):
+        assert not hasattr(model, name)
+
+
+def test_parameters_changed_after_the_fit_change_nothing():
+    X, y = _data()
+    model = ObjPertLogisticRegression(1.0, random_state=0, intercept_scaling=2.0).fit(X, y)
+    before = model.conf_int()
+    model.set_params(fit_intercept=False, intercept_scaling=5.0, C=1.0, coef_norm=1.0)
+    after = model.conf_int()
+    for name in ("coef", "intercept"):
+        assert np.array_equal(before[name], after[name])
