@@ -16,21 +16,42 @@ from skdpbayes.estimators._hmm_chain import Draws
 from skdpbayes.estimators._hmm_grid import (
     Grid,
     check_codes,
+    check_grid_is_used,
     check_within,
     grid_of_cells,
     grid_of_rows,
     place_events,
+    refuse_lengths,
 )
-from skdpbayes.estimators._hmm_release import make_evidence, model_prior, run_chains
+from skdpbayes.estimators._hmm_release import (
+    check_model,
+    make_evidence,
+    model_prior,
+    run_chains,
+)
 from skdpbayes.exceptions import PrivacyWarning
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["HiddenMarkovBase"]
+__all__ = ["RELEASED", "SAMPLING", "SELECTION", "HiddenMarkovBase"]
 
 # Predictions average over at most this many draws, spread over the chains.
 _PREDICTIVE_DRAWS = 100
+
+# Streams for what is drawn after the release. Under the seed of `fit` they would otherwise repeat
+# the bits that made its noise; two numbers, because the chains of `fit` have keys of one.
+SAMPLING, SELECTION = (1, 1), (1, 2)
+
+# What a fit draws or computes from the events.
+RELEASED = (
+    "released_counts_",
+    "states_",
+    "state_proba_",
+    "_start_draws",
+    "_transition_draws",
+    "_emission_draws",
+)
 
 
 class HiddenMarkovBase(PrivateEstimator):
@@ -153,7 +174,7 @@ class HiddenMarkovBase(PrivateEstimator):
         )
         if n_samples is not None:
             wanted = check_integer("n_samples", n_samples, low=1)
-            generator = randomness.make_generator(random_state)
+            generator = randomness.derived_generator(random_state, *SAMPLING)
             if wanted > start.shape[0]:
                 start, transition, emission = self._more_draws(wanted, generator)
             chosen = np.sort(generator.choice(start.shape[0], size=wanted, replace=False))
@@ -211,12 +232,13 @@ class HiddenMarkovBase(PrivateEstimator):
         self, n_events: int, times: Any, groups: Any, lengths: Any
     ) -> tuple[np.ndarray, Grid, tuple[int | None, np.ndarray | None]]:
         """Find the step of each event on the public grid."""
+        check_grid_is_used(self.n_times, self.group_labels, times, groups)
         if times is None and groups is None:
             return np.arange(n_events), grid_of_rows(n_events, lengths), (None, None)
-        if lengths is not None:
-            raise ValueError("lengths cuts rows into chains; it does not go with times or groups.")
-        labels = None if self.group_labels is None else list(self.group_labels)
-        steps, n_times, known = place_events(n_events, times, groups, self.n_times, labels)
+        refuse_lengths(lengths)
+        steps, n_times, known = place_events(
+            n_events, times, groups, self.n_times, self.group_labels
+        )
         return steps, grid_of_cells(known.shape[0], n_times), (n_times, known)
 
     def _assumed_public(self, times: Any, groups: Any) -> tuple[str, ...]:
@@ -253,21 +275,26 @@ class HiddenMarkovBase(PrivateEstimator):
         return self.released_counts_.reshape(int(self.lengths_.sum()), -1)
 
     def _evidence(self) -> Any:
+        """Read the release under the law of its noise, as the fitted model does.
+
+        Only fitted attributes count: parameters may have been changed since.
+        """
         return make_evidence(
             self._released(),
             self._grid(),
             self.categories_,
             n_events=self.n_events_,
-            noise=self.mechanism,
+            noise=self.mechanism_,
             scale=self.noise_scale_,
-            noise_aware=self.emission_posterior == "noise_aware",
+            noise_aware=self._noise_aware,
         )
 
     def _learn(self, generator: np.random.Generator) -> None:
-        """Run the chains on the release."""
-        prior = model_prior(self, self.categories_)
-        grid = self._grid()
-        self._store(run_chains(self, self._released(), self._evidence(), grid, prior, generator))
+        """Run the chains on the release, under the model that the parameters describe."""
+        self._prior = model_prior(self, self.categories_)
+        self._noise_aware = self.emission_posterior == "noise_aware"
+        evidence, grid = self._evidence(), self._grid()
+        self._store(run_chains(self, self._released(), evidence, grid, self._prior, generator))
 
     def _store(self, draws: Draws) -> None:
         n_draws, n_states = draws.start.shape
@@ -283,7 +310,8 @@ class HiddenMarkovBase(PrivateEstimator):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Run longer chains on the release; the states keep the names they have."""
         self._check_release("sample_posterior with more draws than were released")
-        prior = model_prior(self, self.categories_)
+        check_model(self)
+        prior = self._prior
         n_iter = -(-wanted // int(self.n_chains))
         draws = run_chains(
             self, self._released(), self._evidence(), self._grid(), prior, generator, n_iter
@@ -312,6 +340,7 @@ class HiddenMarkovBase(PrivateEstimator):
         if times is None and groups is None:
             grid, steps = grid_of_rows(codes.shape[0], lengths), np.arange(codes.shape[0])
         else:
+            refuse_lengths(lengths)
             steps, n_times, known = place_events(codes.shape[0], times, groups, None, None)
             grid = grid_of_cells(known.shape[0], n_times)
         counts = models.count_events(codes, steps, grid.n_steps, self.categories_)

@@ -3,7 +3,8 @@ r"""The Gibbs sampler of `PrivateHMM`, run on what was released.
 One sweep redraws, each given the rest,
 
 - the emissions :math:`\theta_{kd} \sim \mathrm{Dir}(\alpha + N_{kd})` from the counts of the steps
-  in state k,
+  in state k; where the counts are noisy, pairs of values then trade probability with the true
+  counts summed out,
 - the start and transition probabilities from the moves between states (or they are integrated
   out),
 - all states and true counts jointly: the states with the counts summed out, then the counts.
@@ -12,7 +13,7 @@ One sweep redraws, each given the rest,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -45,7 +46,7 @@ class Prior:
     """Dirichlet parameters and sizes of the model; public."""
 
     n_states: int
-    begin: np.ndarray
+    begin: np.ndarray = field(compare=False)  # arrays have no single truth value
     alpha_emission: float
     alpha_transition: float
     stickiness: float
@@ -200,6 +201,8 @@ def _sweep(
     emission = samplers.normalize_gammas(
         generator.standard_gamma(totals + prior.alpha_emission), prior.begin
     )
+    # The true counts are summed out here and redrawn below, before anything depends on them.
+    emission = evidence.move(state.states, emission, prior.alpha_emission, generator)
     start, transition = draw_transitions(state.states, grid, prior, generator)
     log_like = evidence.log_likelihood(emission)
     uniforms = generator.random(grid.n_steps)

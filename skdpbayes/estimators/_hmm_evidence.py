@@ -26,6 +26,9 @@ __all__ = [
 
 # Levels that vary more than an exponential variable by a factor of two are not believed.
 _SMALLEST_SHAPE = 0.5
+# Where the variance of the noise is more than ten times a mean count every sweep moves the
+# emissions with the counts summed out; elsewhere only rare values need it, and every fourth does.
+_WIDE_NOISE, _SELDOM = 10.0, 4
 
 
 class Evidence(Protocol):
@@ -36,6 +39,15 @@ class Evidence(Protocol):
 
     def log_likelihood(self, emission: np.ndarray) -> np.ndarray:
         """Log-probability of each step in each state."""
+
+    def move(
+        self,
+        states: np.ndarray,
+        emission: np.ndarray,
+        alpha: float,
+        generator: np.random.Generator,
+    ) -> np.ndarray:
+        """Move the emissions given the states, true counts summed out; ``alpha`` is the prior's."""
 
     def counts(
         self, states: np.ndarray, emission: np.ndarray, generator: np.random.Generator
@@ -56,6 +68,16 @@ class CountEvidence:
     def log_likelihood(self, emission: np.ndarray) -> np.ndarray:
         """Log-probability of each step in each state."""
         return models.count_log_likelihood(self._counts, emission)
+
+    def move(
+        self,
+        states: np.ndarray,
+        emission: np.ndarray,
+        alpha: float,
+        generator: np.random.Generator,
+    ) -> np.ndarray:
+        """Draws from the counts need no help."""
+        return emission
 
     def counts(
         self, states: np.ndarray, emission: np.ndarray, generator: np.random.Generator
@@ -85,9 +107,12 @@ class NoisyCellEvidence:
         self._noisy = noisy
         self._n_fields = n_fields = begin.shape[0] - 1
         self._noise, self._scale = noise, scale
-        variance = _noise_variance(noise, scale)
-        level, shape = level_prior(noisy, begin, starts, mean_events, variance)
+        self._begin, self._noise_variance = begin, _noise_variance(noise, scale)
+        level, shape = level_prior(noisy, begin, starts, mean_events, self._noise_variance)
         self._shape, self._prior_rate = shape, shape / level
+        mean_count = mean_events * n_fields / noisy.shape[1]
+        self._every = 1 if self._noise_variance > _WIDE_NOISE * mean_count else _SELDOM
+        self._sweeps = 0
         totals = np.maximum(noisy.sum(axis=1) / n_fields, 0.5)
         self.level = (shape + n_fields * totals) / (self._prior_rate + n_fields)
         largest = max(float(noisy.max(initial=0)) + 8.0 * scale, 1.0)
@@ -95,11 +120,39 @@ class NoisyCellEvidence:
 
     def fresh(self) -> NoisyCellEvidence:
         """Return a copy with levels of its own; the tables are shared."""
-        return copy(self)  # levels are replaced, never written into
+        other = copy(self)  # levels are replaced, never written into
+        other._sweeps = 0
+        return other
 
     def log_likelihood(self, emission: np.ndarray) -> np.ndarray:
         """Log-probability of each step in each state."""
         return self._likelihood(self.level, emission)
+
+    def move(
+        self,
+        states: np.ndarray,
+        emission: np.ndarray,
+        alpha: float,
+        generator: np.random.Generator,
+    ) -> np.ndarray:
+        """Let pairs of values trade probability: draws from the counts alone would creep."""
+        self._sweeps += 1
+        if self._sweeps % self._every:
+            return emission
+        pairs = samplers.pair_values(self._begin, generator.random(emission.shape))
+        normals = generator.standard_normal(pairs[0].shape)
+        uniforms = generator.random(pairs[0].shape)
+        return samplers.move_emissions(
+            self._likelihood,
+            self.level,
+            states,
+            emission,
+            pairs,
+            alpha,
+            self._noise_variance,
+            normals,
+            uniforms,
+        )
 
     def counts(
         self, states: np.ndarray, emission: np.ndarray, generator: np.random.Generator
@@ -176,6 +229,16 @@ class NoisyRowEvidence:
         """Log-probability of each step in each state."""
         return models.single_event_log_likelihood(self._evidence, emission, self._begin)
 
+    def move(
+        self,
+        states: np.ndarray,
+        emission: np.ndarray,
+        alpha: float,
+        generator: np.random.Generator,
+    ) -> np.ndarray:
+        """Draws from single events are as wide as the posterior."""
+        return emission
+
     def counts(
         self, states: np.ndarray, emission: np.ndarray, generator: np.random.Generator
     ) -> np.ndarray:
@@ -203,6 +266,16 @@ class HeldOutEvidence:
     def log_likelihood(self, emission: np.ndarray) -> np.ndarray:
         """Log-probability of each step in each state; hidden steps say nothing."""
         return np.where(self.hidden[:, None], 0.0, self.inner.log_likelihood(emission))
+
+    def move(
+        self,
+        states: np.ndarray,
+        emission: np.ndarray,
+        alpha: float,
+        generator: np.random.Generator,
+    ) -> np.ndarray:
+        """Move the emissions given the visible steps."""
+        return self.inner.move(np.where(self.hidden, -1, states), emission, alpha, generator)
 
     def counts(
         self, states: np.ndarray, emission: np.ndarray, generator: np.random.Generator

@@ -14,10 +14,15 @@ __all__ = [
     "Grid",
     "check_categories",
     "check_codes",
+    "check_grid_is_used",
+    "check_within",
     "grid_of_cells",
     "grid_of_rows",
     "place_events",
+    "refuse_lengths",
 ]
+
+_LARGEST_WHOLE = 2.0**53  # beyond it doubles skip integers
 
 
 @dataclass(frozen=True)
@@ -42,10 +47,11 @@ class Grid:
 
 def check_codes(X: np.ndarray) -> np.ndarray:
     """Return the event table as integers, or say what is wrong with it."""
-    if X.dtype.kind == "f" and not np.array_equal(X, np.floor(X)):
+    if X.dtype.kind not in "biuf" or not _are_whole(X):
         raise ValueError(
-            "X must hold integer codes 0, 1, ... of categories; it has fractional values. Encode "
-            "the columns first, for example with OrdinalEncoder and public categories."
+            "X must hold integer codes 0, 1, ... of categories; it has fractional values, numbers "
+            "too large to be codes, or something else than numbers. Encode the columns first, for "
+            "example with OrdinalEncoder and public categories."
         )
     if X.size and X.min() < 0:
         raise ValueError(
@@ -88,6 +94,8 @@ def grid_of_rows(n_rows: int, lengths: Any) -> Grid:
     """Each row is a step; ``lengths`` cuts the rows into chains."""
     if lengths is None:
         return Grid(np.array([n_rows], dtype=np.int64), True)
+    if np.ndim(lengths) != 1:
+        raise ValueError(f"lengths must list the number of rows of each chain; got {lengths!r}.")
     checked = np.array([check_integer("lengths", n, low=1) for n in lengths], dtype=np.int64)
     if checked.sum() != n_rows:
         raise ValueError(
@@ -97,9 +105,29 @@ def grid_of_rows(n_rows: int, lengths: Any) -> Grid:
     return Grid(checked, True)
 
 
+def refuse_lengths(lengths: Any) -> None:
+    """Refuse ``lengths`` where events are placed by times and groups."""
+    if lengths is not None:
+        raise ValueError("lengths cuts rows into chains; it does not go with times or groups.")
+
+
 def grid_of_cells(n_groups: int, n_times: int) -> Grid:
     """Every group is a chain of ``n_times`` steps."""
     return Grid(np.full(n_groups, n_times, dtype=np.int64), False)
+
+
+def check_grid_is_used(n_times: Any, labels: Any, times: Any, groups: Any) -> None:
+    """Refuse a grid that the events are not placed on: all of them would lie in its first cell."""
+    for described, size, placed in (
+        ("n_times", n_times, times),
+        ("group_labels", None if labels is None else np.size(labels), groups),
+    ):
+        if size is not None and placed is None and size != 1:
+            name = "times" if described == "n_times" else "groups"
+            raise ValueError(
+                f"{described} describes {size} {name}, but {name} was not passed to fit, so that "
+                f"no event can be placed. Pass {name}, or leave {described} out."
+            )
 
 
 def place_events(
@@ -120,21 +148,39 @@ def place_events(
         )
     where = _one_per_event("groups", groups, n_events)
     if where is None:
-        return when, n_times, np.array([0]) if labels is None else np.asarray(labels)
+        return when, n_times, np.array([0]) if labels is None else _check_labels(labels)
     if labels is None:
         known, code = np.unique(where, return_inverse=True)
         return code * n_times + when, n_times, known
-    known = np.asarray(labels)
-    order = np.argsort(known)
-    slot = np.searchsorted(known, where, sorter=order)
-    code = order[np.minimum(slot, known.shape[0] - 1)]
-    if not np.all(known[code] == where):
-        stranger = where[known[code] != where][0]
+    known = _check_labels(labels)
+    code = _find(where, known)
+    if np.any(code < 0):
+        stranger = where[code < 0][:1].tolist()[0]
         raise ValueError(
             f"groups holds {stranger!r}, which is not among the group_labels. Add every group that "
             "may occur, or drop those events."
         )
     return code * n_times + when, n_times, known
+
+
+def _check_labels(labels: Any) -> np.ndarray:
+    known = np.asarray(labels)
+    if known.ndim != 1 or not known.size or len(set(known.tolist())) != known.shape[0]:
+        raise ValueError(
+            f"group_labels must list every group once, and at least one; got {labels!r}."
+        )
+    return known
+
+
+def _find(values: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Place of each value among the known ones; -1 where it is not one of them."""
+    if "O" in (values.dtype.kind, known.dtype.kind):  # objects may have no order
+        place = {label: i for i, label in enumerate(known.tolist())}
+        return np.array([place.get(value, -1) for value in values.tolist()], dtype=np.int64)
+    order = np.argsort(known)
+    slot = np.searchsorted(known, values, sorter=order)
+    code = order[np.minimum(slot, known.shape[0] - 1)]
+    return np.where(known[code] == values, code, -1)
 
 
 def _one_per_event(name: str, values: Any, n_events: int) -> np.ndarray | None:
@@ -150,8 +196,15 @@ def _one_per_event(name: str, values: Any, n_events: int) -> np.ndarray | None:
 
 
 def _whole_times(times: np.ndarray) -> np.ndarray:
-    if times.dtype.kind not in "iuf" or not np.array_equal(times, np.floor(times)):
+    if times.dtype.kind not in "iuf" or not _are_whole(times):
         raise ValueError("times must be integers 0, 1, ... that count the steps of a chain.")
     if times.min(initial=0) < 0:
         raise ValueError(f"times must be at least 0; got {times.min()}.")
     return times.astype(np.int64)
+
+
+def _are_whole(values: np.ndarray) -> bool:
+    """Tell whether all numbers are whole and survive as 64-bit integers."""
+    if values.dtype.kind != "f":
+        return True
+    return bool(np.all((values == np.floor(values)) & (np.abs(values) <= _LARGEST_WHOLE)))

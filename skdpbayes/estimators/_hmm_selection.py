@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ from sklearn.utils import Bunch
 
 from skdpbayes import randomness
 from skdpbayes._validation import check_integer, check_real
+from skdpbayes.estimators._hmm_base import SELECTION
 from skdpbayes.estimators._hmm_chain import as_draws, start_chain
 from skdpbayes.estimators._hmm_evidence import HeldOutEvidence
-from skdpbayes.estimators._hmm_release import model_prior
+from skdpbayes.estimators._hmm_release import check_model
 
 __all__ = ["select_n_states"]
 
@@ -30,7 +32,8 @@ def select_n_states(
         raise ValueError("candidates must list at least one number of states.")
     share = check_real("held_out", held_out, low=0.0, high=1.0, closed="neither")
     n_splits = check_integer("n_splits", n_splits, low=1)
-    generator = randomness.make_generator(random_state)
+    check_model(estimator)
+    generator = randomness.derived_generator(random_state, *SELECTION)
     noisy, grid, evidence = estimator._released(), estimator._grid(), estimator._evidence()
     burn_in, total = int(estimator.burn_in), int(estimator.burn_in) + int(estimator.n_iter)
     gains: list[list[np.ndarray]] = [[] for _ in sizes]
@@ -38,8 +41,7 @@ def select_n_states(
         hidden = generator.random(grid.n_steps) < share
         hidden[generator.integers(grid.n_steps)] = True  # at least one
         for scores, n_states in zip(gains, sizes, strict=True):
-            variant = type(estimator)(**{**estimator.get_params(), "n_states": n_states})
-            prior = model_prior(variant, estimator.categories_)
+            prior = replace(estimator._prior, n_states=n_states)
             masked = HeldOutEvidence(evidence.fresh(), hidden)
             visible = np.where(hidden[:, None], 0, noisy)
             sweeps = estimator._progress(range(total), total=total, label=f"{n_states} states")

@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from skdpbayes import models, randomness
 from skdpbayes._validation import validate_data
-from skdpbayes.estimators._hmm_base import HiddenMarkovBase
+from skdpbayes.estimators._hmm_base import RELEASED, HiddenMarkovBase
 from skdpbayes.estimators._hmm_grid import check_categories, check_codes
 from skdpbayes.estimators._hmm_ops import plan_ops, run_ops_chains
 from skdpbayes.estimators._hmm_release import check_model, model_prior, plan_noise
@@ -119,6 +119,8 @@ class PrivateHMM(HiddenMarkovBase):
         Posterior means; released.
     emission_ : list of float arrays of shape (n_states, categories[d])
         Posterior means, a table for each field; released.
+    mechanism_ : str
+        The mechanism of the release, whatever ``mechanism`` has become since; public.
     noise_scale_ : float
         Scale of the noise on each count (for "ops" the temperature); public.
     categories_ : int array of shape (n_fields,)
@@ -250,15 +252,17 @@ class PrivateHMM(HiddenMarkovBase):
         self._reserve(guarantee)
         # 5 touch the data, under noise
         counts = models.count_events(codes, steps, grid.n_steps, categories)
-        self.privacy_ = guarantee
+        # The claim is about this fit: nothing that an earlier one released is part of it, even if
+        # this one is interrupted.
+        for name in RELEASED:
+            self.__dict__.pop(name, None)
+        self.privacy_, self.mechanism_ = guarantee, str(self.mechanism)
         self.categories_, self.lengths_ = categories, grid.lengths
         self.n_times_, self.group_labels_ = layout
         self.n_events_ = codes.shape[0]
-        # The claim is about this fit: counts that an earlier one released are not part of it.
-        self.__dict__.pop("released_counts_", None)
-        prior = model_prior(self, categories)
         if ops is not None:
             self.noise_scale_ = 1.0 / ops.inverse_temperature
+            prior = model_prior(self, categories)
             self._store(run_ops_chains(self, counts, grid, prior, ops, generator))
             return self
         assert noise is not None
@@ -295,7 +299,7 @@ class PrivateHMM(HiddenMarkovBase):
         other = clone(self).set_params(**params)
         check_model(other)
         for name, value in vars(self).items():
-            if name.endswith("_") and name not in ("states_", "state_proba_"):
+            if name.endswith("_") and (name == "released_counts_" or name not in RELEASED):
                 setattr(other, name, value)
         other._learn(other._generator())
         return other

@@ -16,6 +16,8 @@ __getattr__, __dir__, __all__ = attach(
         "count_transitions": "hmm_gibbs",
         "match_states": "label_switching",
         "noisy_poisson_log_likelihood": "noisy_likelihood",
+        "move_emissions": "noisy_emissions",
+        "pair_values": "noisy_emissions",
         "normalize_gammas": "hmm_gibbs",
         "pair_log_odds": "truncated_pairs",
         "propose_log_odds": "truncated_pairs",

@@ -14,6 +14,7 @@ from skdpbayes.samplers import match_states
 
 SIZES = (6, 4, 2)
 PUBLIC = {"categories": SIZES, "n_times": 20, "group_labels": range(6)}
+NO_GRID = {"times": None, "groups": None, "n_times": None, "group_labels": None}
 
 
 @pytest.fixture(scope="module")
@@ -277,8 +278,8 @@ def test_what_is_read_off_the_data_is_said(log):
         ({"times": [0, 1]}, "one entry for each of the 4 rows"),
         ({"groups": [0, 1, 2, 9]}, "9.* not among the group_labels"),
         ({"lengths": [2, 2]}, "does not go with times"),
-        ({"times": None, "groups": None, "lengths": [2, 3]}, "add up to 5"),
-        ({"times": None, "groups": None, "lengths": [4, 0]}, "lengths must be an integer >= 1"),
+        ({**NO_GRID, "lengths": [2, 3]}, "add up to 5"),
+        ({**NO_GRID, "lengths": [4, 0]}, "lengths must be an integer >= 1"),
         ({"n_states": 0}, "n_states"),
         ({"mechanism": "exponential"}, "mechanism"),
         ({"alpha_emission": 0.0}, "alpha_emission"),
