@@ -177,7 +177,11 @@ def _accuracy_section(rows):
 
 
 def _delta(value):
-    return f"{value:g}".replace("e-0", "e-")
+    """Write powers of ten as such: they do not break at the end of a line."""
+    power = round(np.log10(value)) if value > 0.0 else 0
+    if value <= 0.0 or not np.isclose(value, 10.0**power):
+        return f"{value:g}"
+    return "10" + str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def _group(row):
@@ -202,7 +206,12 @@ def _gains(rows):
             shared = [e for e in epsilons if e in cells and e in theirs]
             gains = {e: 100 * (cells[e]["accuracy"] - theirs[e]["accuracy"]) for e in shared}
             body.append(
-                [_name(own), peer["method"], own["adjacency"], _delta(own["delta"])]
+                [
+                    _name(own),
+                    peer["method"].replace("LogisticRegression", "LR"),
+                    own["adjacency"],
+                    _delta(own["delta"]),
+                ]
                 + [f"{gains[e]:+.2f}" if e in gains else "" for e in epsilons]
             )
     head = ["ours", "over", "adjacency", "δ", *(f"{e:g}" for e in epsilons)]

@@ -98,7 +98,7 @@ def test_only_like_is_compared_with_like(modules, tmp_path):
     store.put(part="noise", who="ours", case="c", method="skdpbayes", draws_a_second=300.0)
     store.put(part="noise", who="peers", case="c", method="OpenDP", draws_a_second=100.0)
     lines = [line.replace(" ", "") for line in page_module.ratios(store).splitlines()]
-    assert "|`A`|P|zero_out|1e-5|+1.00|" in lines
+    assert "|`A`|P|zero_out|10⁻⁵|+1.00|" in lines
     assert "|`A`|Q|replace_one|0|-2.00|" in lines
     assert sum("`A`" in line for line in lines) == 2
     assert "|c|**skdpbayes**|300|3|" in lines
