@@ -22,6 +22,7 @@ from skdpbayes.estimators._coordinates import (
     public_coordinates,
     released_coordinates,
 )
+from skdpbayes.estimators._objective_solver import one_blas_thread
 from skdpbayes.estimators._sgmcmc_settings import ChainSettings
 from skdpbayes.estimators.one_posterior_sample import OPSLogisticRegression
 
@@ -150,16 +151,17 @@ class PrivateChainClassifier(ChainSettings):
         start: np.ndarray,
         generator: np.random.Generator,
     ) -> ChainResult:
-        result = run_chain(
-            potential,
-            plan,
-            dynamics,
-            start,
-            generator,
-            burn_in=float(self.burn_in),
-            n_draws=self._n_draws,
-            progress=self._progress,
-        )
+        with one_blas_thread():
+            result = run_chain(
+                potential,
+                plan,
+                dynamics,
+                start,
+                generator,
+                burn_in=float(self.burn_in),
+                n_draws=self._n_draws,
+                progress=self._progress,
+            )
         self.temperature_ = result.temperature
         self.step_size_ = float(dynamics.steps[0])
         return result

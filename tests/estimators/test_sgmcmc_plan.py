@@ -10,6 +10,7 @@ import pytest
 from skdpbayes import DPSGLDClassifier, privacy, randomness
 from skdpbayes.datasets import make_census
 from skdpbayes.estimators._chain_models import LinearPotential
+from skdpbayes.estimators._chain_network import NetworkPotential, network_inputs
 from skdpbayes.estimators._chain_plan import plan_chain
 from skdpbayes.estimators._chain_run import Dynamics, step_sizes
 from skdpbayes.estimators._coordinates import (
@@ -131,6 +132,26 @@ def test_one_record_moves_the_sum_by_no_more_than_clip_and_rounding(n_outputs, p
     by_step, by_intercept = coordinates.coefficients(step)
     slope = (np.sum(coef * by_step) + np.sum(intercept * by_intercept)) / 100.0
     assert np.sum(pull * step) == pytest.approx(slope)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_one_record_moves_the_sum_of_a_network_by_no_more_than_clip_and_rounding(activation):
+    rng = np.random.default_rng(0)
+    n, sizes, clip = 200, (6, 5, 3), 0.05
+    X = network_inputs(rng.normal(size=(n, 6)), 1.0)
+    potential = NetworkPotential(X, rng.integers(0, 3, n), sizes, activation, 1.0, clip)
+    position = rng.normal(size=potential.shape)
+    bound = clip + potential.rounding(n)
+    assert bound < (1.0 + 1e-9) * clip
+    all_rows = np.arange(n)
+    whole = potential.gradients(position, None, clip)[0]
+    moves = [
+        float(
+            np.linalg.norm(whole - potential.gradients(position, np.delete(all_rows, i), clip)[0])
+        )
+        for i in range(0, n, 5)
+    ]
+    assert 0.99 * clip < max(moves) <= bound
 
 
 def test_accountants_of_the_papers_ask_for_more_noise():
