@@ -11,7 +11,7 @@ import numpy as np
 from skdpbayes import models
 from skdpbayes.estimators._coordinates import Coordinates
 
-__all__ = ["LinearPotential", "Potential"]
+__all__ = ["ROUNDOFF", "LinearPotential", "Potential"]
 
 # Coefficients of a chain that diverges are cut here: no logit overflows.
 LARGEST = 1e100

@@ -11,6 +11,7 @@ import numpy as np
 
 from skdpbayes import models, randomness
 from skdpbayes._validation import clip_rows
+from skdpbayes.estimators._chain_models import ROUNDOFF
 
 __all__ = ["NetworkPotential", "network_inputs", "network_sizes", "network_step"]
 
@@ -91,8 +92,11 @@ class NetworkPotential:
         return total, position / self.prior_scale**2
 
     def rounding(self, n_rows: int) -> float:
-        """Bound on what rounding adds to the distance of two sums, whatever their ``n_rows``.
+        """Bound on what rounding adds to the distance of two sums of at most ``n_rows`` records.
 
-        Sums are exact; every entry of a record's contribution is rounded by at most half a unit.
+        Sums are exact; every entry of a record's contribution is rounded by at most half a unit,
+        and the sum once more when the chain divides it by its grid.
         """
-        return self.unit * math.sqrt(self.shape[0])
+        if self.unit == 0.0:  # no clipping, no privacy
+            return 0.0
+        return self.unit * math.sqrt(self.shape[0]) + 4.0 * ROUNDOFF * n_rows * self.clip_norm
