@@ -59,7 +59,7 @@ axes.legend()
 # Figure 2: L1 error of an estimate of :math:`p = 0.1` at :math:`\varepsilon = 0.1`, floor
 # :math:`a_0 = 0.05`. "Mean" is the posterior mean, "sample" a single draw.
 
-sizes = np.array([10, 100, 1000, 10_000] if QUICK else [10, 60, 350, 2000, 10_000])
+sizes = np.array([10, 100, 1000, 10_000] if QUICK else [10, 60, 350, 2000, 10_000, 100_000])
 p, epsilon = 0.1, 0.1
 model = BetaBernoulli(min_probability=0.05)
 

@@ -307,6 +307,15 @@ class ReleasedNaiveBayes(PrivateClassifier):
 
 def _check_mergeable(parts: tuple[ReleasedNaiveBayes, ...]) -> None:
     first = parts[0]
+    for part in parts:
+        if type(part) is not type(first):
+            raise TypeError(f"merge needs fitted {type(first).__name__} models; got {part!r}.")
+        check_is_fitted(part)
+        if not hasattr(part, "statistics_"):
+            raise ValueError(
+                "merge needs models with noisy statistics, and mechanism='ops' releases a draw. "
+                "Fit with mechanism='laplace' or 'gaussian'."
+            )
     seeds = [seed for part in parts if (seed := _seed_of(part.random_state)) is not None]
     if len(set(seeds)) < len(seeds) or len({id(part) for part in parts}) < len(parts):
         raise ValueError(
@@ -315,9 +324,6 @@ def _check_mergeable(parts: tuple[ReleasedNaiveBayes, ...]) -> None:
             "difference of two releases would show the data."
         )
     for part in parts:
-        check_is_fitted(part)
-        if type(part) is not type(first) or not hasattr(part, "statistics_"):
-            raise ValueError("merge needs fitted LaplaceNaiveBayes models with noisy statistics.")
         if np.isinf(part.privacy_.epsilon) and part._layout.moment_columns:
             raise ValueError(
                 "merge at epsilon=inf is not available for gaussian columns: only noisy sums are "

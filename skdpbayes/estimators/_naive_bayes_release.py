@@ -33,6 +33,7 @@ __all__ = [
     "canonical",
     "exact_statistics",
     "plan_noise",
+    "refuse_words",
     "token_block",
     "wrong_category",
 ]
@@ -299,6 +300,20 @@ def wrong_category(layout: NaiveBayesLayout, column: int) -> str:
         f"categories says that the column has {size} categories. Encode other values as one of "
         "them, or raise categories."
     )
+
+
+def refuse_words(X: Any, error: ValueError) -> None:
+    """Say how to encode a data frame whose columns hold words, if that is what the error is."""
+    names = [
+        name
+        for name in getattr(X, "columns", ())
+        if any(isinstance(value, str) for value in np.asarray(X[name], dtype=object))
+    ]
+    if names:
+        raise ValueError(
+            f"X has words in the columns {names}. Encode them as 0, 1, ..., in a public order, for "
+            "example by OrdinalEncoder(categories=[...]), and use distribution='categorical'."
+        ) from error
 
 
 def canonical(X: Any) -> Any:

@@ -259,15 +259,20 @@ class LaplaceNaiveBayes(ReleasedNaiveBayes):
         return self
 
     def _validate_training(self, X: Any, y: Any) -> tuple[tuple[str, ...], Any, np.ndarray]:
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr" if self._takes_sparse else False,
-            dtype=[np.float64, np.int64],
-            order="C",
-            accept_large_sparse=False,
-        )
+        try:
+            checked = validate_data(
+                self,
+                X,
+                y,
+                accept_sparse="csr" if self._takes_sparse else False,
+                dtype=[np.float64, np.int64],
+                order="C",
+                accept_large_sparse=False,
+            )
+        except ValueError as error:
+            release_tools.refuse_words(X, error)
+            raise
+        X, y = checked
         self._check_privacy_parameters(X.shape[0])
         check_choice("mechanism", self.mechanism, MECHANISMS)
         check_choice("posterior", self.posterior, POSTERIORS)
@@ -284,7 +289,8 @@ class LaplaceNaiveBayes(ReleasedNaiveBayes):
         names = release_tools.DISTRIBUTIONS
         if isinstance(self.distribution, str):
             return (check_choice("distribution", self.distribution, names),) * n_features
-        kinds = tuple(check_choice("distribution", kind, names) for kind in self.distribution)
+        given = self.distribution if np.iterable(self.distribution) else [self.distribution]
+        kinds = tuple(check_choice("distribution", kind, names) for kind in given)
         if len(kinds) != n_features:
             raise ValueError(
                 f"distribution must name one of {names} for each of the {n_features} features; "
