@@ -20,12 +20,17 @@ EPSILONS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 # Columns of these data hold indicators that sum to a constant: an intercept would only add to the
 # norm of a record. The peers leave it out as well.
 PLAIN = {"fit_intercept": False}
+# The peers release no uncertainty; this variant spends nothing on it either.
+ALONE = {**PLAIN, "inference_budget": 0.0, "margin": 3.0}
 ROW_METHODS = [
     ("DPSGLDClassifier", "zero_out", DELTA, {}),
     ("DPSGLDClassifier", "replace_one", DELTA, {}),
     ("ObjPertLogisticRegression", "zero_out", DELTA, PLAIN),
     ("ObjPertLogisticRegression", "replace_one", DELTA, PLAIN),
     ("ObjPertLogisticRegression", "replace_one", 0.0, PLAIN),
+    ("ObjPertLogisticRegression, margin", "zero_out", DELTA, ALONE),
+    ("ObjPertLogisticRegression, margin", "replace_one", DELTA, ALONE),
+    ("ObjPertLogisticRegression, margin", "replace_one", 0.0, ALONE),
     ("OPSLogisticRegression", "zero_out", DELTA, {}),
     ("OPSLogisticRegression", "replace_one", DELTA, {}),
 ]
@@ -88,7 +93,7 @@ def fitted(data, method, adjacency, delta, epsilon, seed, params):
     extra = dict(params)
     if data.sizes is not None:
         extra.update(distribution="categorical", categories=data.sizes)
-    model = getattr(skdpbayes, method)(
+    model = getattr(skdpbayes, method.split(",")[0])(
         epsilon=epsilon, delta=delta, adjacency=adjacency, random_state=seed, **extra
     )
     _, seconds = timed(model.fit, data.X, data.y)
@@ -107,14 +112,18 @@ def ours(store, sets, epsilons, seeds):
                     fitted(data, method, adjacency, delta, epsilon, seed, params)
                     for seed in range(seeds)
                 ]
-                settings = "defaults" + (", no intercept" if params is PLAIN else "")
+                settings = ", ".join(f"{name}={value}" for name, value in params.items())
                 _put(
                     store,
                     "ours",
                     data,
                     {
                         **{"method": method, "adjacency": adjacency, "delta": delta},
-                        **{"epsilon": epsilon, "settings": settings, **summarize(runs)},
+                        **{
+                            "epsilon": epsilon,
+                            "settings": settings or "defaults",
+                            **summarize(runs),
+                        },
                     },
                 )
 

@@ -37,8 +37,8 @@ def timed(function, *arguments):
     return value, time.process_time() - start
 
 
-def tuning_split(n_rows):
-    """Return the rows to fit and the rows to score while tuning: a fixed 80/20 split."""
-    order = np.random.default_rng(0).permutation(n_rows)
+def tuning_split(n_rows, seed=0):
+    """Return the rows to fit and the rows to score while tuning: 80/20, another for each seed."""
+    order = np.random.default_rng(seed).permutation(n_rows)
     cut = int(0.8 * n_rows)
     return order[:cut], order[cut:]

@@ -26,8 +26,8 @@ Nothing here is typed by hand; `docs/benchmarks.json` holds the numbers.
   the edges of the bins) were fixed after comparing test accuracies on it, and the rule of
   objective perturbation on Abalone and Mushroom too. *margin* marks objective perturbation with
   {margin}: it releases coefficients and no uncertainty, as the peers do.
-- **The peers' rows** are tuned for each data set and each ε on an 80/20 split of the training rows,
-  three noise seeds a setting, and pay nothing for the tuning: with an honest account they would be
+- **The peers' rows** are tuned for each data set and ε on three 80/20 splits of the training rows,
+  each with its own noise, and pay nothing for the tuning: with an honest account they would be
   worse. Opacus chooses step, momentum, clipping norm, batch (all records, which is noisy gradient
   descent, or 4096), length and whether to average the last half of its iterates; its noise comes
   from its tightest accountant. diffprivlib chooses `C`. The choice goes by accuracy; what was
@@ -325,5 +325,5 @@ def _settings(accuracy):
         return []
     rows.sort(key=lambda row: (row["data"], row["method"], row["epsilon"]))
     body = [[r["data"], r["method"], f"{r['epsilon']:g}", r["settings"]] for r in rows]
-    words = "Tuned on a split of the training rows, separately for each ε."
+    words = "Tuned on splits of the training rows, separately for each ε."
     return ["## Settings of the peers", words, table(["data", "peer", "ε", "settings"], body)]

@@ -2,8 +2,8 @@
 
     python _peer_diffprivlib.py JOB.json
 
-Prints one JSON line a result. The penalty is tuned for every epsilon on a split of the training
-rows, with the seeds of noise averaged, and nothing is charged for that: it flatters the peer.
+Prints one JSON line a result. The penalty is tuned for every epsilon on splits of the training
+rows, one for each seed of the noise, and nothing is charged for that: it flatters the peer.
 """
 
 from __future__ import annotations
@@ -41,6 +41,12 @@ def naive_bayes(data, epsilon, seed):
     return {**scores(data["y_test"], model.predict_proba(data["X_test"])[:, 1]), "seconds": seconds}
 
 
+def inner(data, seed):
+    fit, score = tuning_split(len(data["X"]), seed)
+    found = {"X": data["X"][fit], "y": data["y"][fit]}
+    return {**found, "X_test": data["X"][score], "y_test": data["y"][score]}
+
+
 def accuracy(job, data):
     for epsilon in job["epsilons"]:
         shared = {"epsilon": epsilon, "delta": 0.0}
@@ -54,14 +60,11 @@ def accuracy(job, data):
                 **summarize(runs),
             )
             continue
-        fit_rows, score_rows = tuning_split(len(data["X"]))
-        inner = {
-            **{"X": data["X"][fit_rows], "y": data["y"][fit_rows]},
-            **{"X_test": data["X"][score_rows], "y_test": data["y"][score_rows]},
-        }
         reached = {}
         for C in GRID:
-            tries = [logistic(inner, epsilon, 1000 + s, C) for s in range(job["tuning_seeds"])]
+            tries = [
+                logistic(inner(data, s), epsilon, 1000 + s, C) for s in range(job["tuning_seeds"])
+            ]
             reached[C] = np.mean([run["accuracy"] for run in tries])
         best = max(reached, key=reached.get)
         for label, C in (("tuned", best), ("defaults", 1.0)):

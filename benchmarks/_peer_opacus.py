@@ -3,7 +3,7 @@
     python _peer_opacus.py JOB.json
 
 Prints one JSON line a result. Step, momentum, clipping norm, batch, length and averaging of the
-last half of the iterates are tuned for every epsilon on a split of the training rows, and nothing
+last half of the iterates are tuned for every epsilon on splits of the training rows, and nothing
 is charged for that: it flatters the peer. Full batches (noisy gradient descent) are among the
 choices. Tuning runs the same recursion with the clipping written out for a linear model, which is
 several times faster; the rows that are reported are trained by Opacus. Batches are Poisson samples
@@ -112,20 +112,22 @@ def evaluate(weights, X_test, y_test):
 def tune(job, tensors, epsilon):
     """Step and momentum, then clipping norm, then batch and length; averaging at each."""
     X, y, _, _ = tensors
-    fit_rows, score_rows = map(torch.tensor, tuning_split(len(X)))
-    inner_x, inner_y, norms = X[fit_rows], y[fit_rows], X[fit_rows].norm(dim=1)
-    held_out = y[score_rows].numpy()
+    splits = []
+    for seed in range(job["tuning_seeds"]):
+        fit, score = map(torch.tensor, tuning_split(len(X), seed))
+        inner = (X[fit], y[fit], X[fit].norm(dim=1))
+        splits.append((inner, X[score], y[score].numpy()))
     reached = {}
 
     def judge(rate, n_steps, clip, step):
         found = {True: [], False: []}
-        for seed in range(job["tuning_seeds"]):
+        for seed, (rows, X_score, y_score) in enumerate(splits):
             weights = train_quickly(
-                *(inner_x, inner_y, norms, epsilon, job["delta"], 1000 + seed),
+                *(*rows, epsilon, job["delta"], 1000 + seed),
                 *(rate, n_steps, clip, step),
             )
             for averaged, vector in zip((False, True), weights, strict=True):
-                found[averaged].append(evaluate(vector, X[score_rows], held_out)["accuracy"])
+                found[averaged].append(evaluate(vector, X_score, y_score)["accuracy"])
         for averaged, values in found.items():
             reached[rate, n_steps, clip, step, averaged] = np.mean(values)
 

@@ -25,6 +25,13 @@ from sklearn.naive_bayes import CategoricalNB
 import skdpbayes
 from skdpbayes import randomness
 
+READINGS = {  # what bench_hmm calls them, and how a reader would
+    "as they are": "noisy counts taken as they are",
+    "noise aware": "noise modeled",
+    "exact rows": "counts without noise",
+    "noise aware, rows": "noise modeled",
+}
+
 
 def _put(store, part, who, **row):
     store.put(part=part, who=who, **row)
@@ -141,23 +148,28 @@ def _opacus_rates(rows, hidden, python, threads, quick):
 
 def hmm(store, only, quick):
     """One Gibbs sweep against one EM iteration of hmmlearn on the same counts."""
-    for n_groups, n_times in ((20, 200), (1, 10_000 if quick else 100_000)):
-        for n_states in (3,) if quick else (3, 10):
-            counts = bench_hmm.make_counts(n_groups, n_times, n_states)
-            lengths = np.full(n_groups, n_times)
-            case = f"{n_groups} × {n_times:,} steps, {n_states} states"
-            if "ours" in only:
-                for reading in ("as they are", "noise aware"):
-                    seconds = bench_hmm.sweep_time(
+    for peer, events, readings in (
+        ("MultinomialHMM", bench_hmm.EVENTS, ("as they are", "noise aware")),
+        ("CategoricalHMM", 1, ("exact rows", "noise aware, rows")),
+    ):
+        for n_groups, n_times in ((20, 200), (1, 10_000 if quick else 100_000)):
+            for n_states in (3,) if quick else (3, 10):
+                counts = bench_hmm.make_counts(n_groups, n_times, n_states, events)
+                lengths = np.full(n_groups, n_times)
+                case = f"{n_groups} × {n_times:,} steps, {n_states} states, events: {events} a step"
+                for reading in readings if "ours" in only else ():
+                    took = bench_hmm.sweep_time(
                         counts, lengths, n_states, reading, 2 if quick else 5
                     )
-                    method = f"PrivateHMM Gibbs sweep, counts read {reading}"
-                    _put(store, "hmm", "ours", case=case, method=method, seconds=seconds)
-            if "peers" in only:
-                took = bench_hmm.hmmlearn_time(counts, lengths, n_states, 1 if quick else 2)
-                if took is not None:
-                    method = "hmmlearn MultinomialHMM, EM iteration"
-                    _put(store, "hmm", "peers", case=case, method=method, seconds=took)
+                    method = f"PrivateHMM Gibbs sweep, {READINGS[reading]}"
+                    _put(store, "hmm", "ours", case=case, method=method, seconds=took)
+                if "peers" in only:
+                    took = bench_hmm.hmmlearn_time(
+                        peer, counts, lengths, n_states, 1 if quick else 2
+                    )
+                    if took is not None:
+                        method = f"hmmlearn {peer}, EM iteration"
+                        _put(store, "hmm", "peers", case=case, method=method, seconds=took)
 
 
 def hmc(store, sets, only, quick):
