@@ -298,6 +298,7 @@ def test_poisson_may_select_nothing():
         if found.best_params_ is None:
             guesses += 1
             assert math.isnan(found.best_score_)
+            assert found.n_features_in_ == X.shape[1]
             assert set(found.predict(X)) <= {"no", "yes"}
     assert 0 < guesses < 8
     with pytest.raises(CalibrationError, match="delta > 0"):

@@ -97,7 +97,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         builder = RunBuilder(self, names, candidates, y)
         plan = builder.plan(data, score)
         # 4 reserve
-        guarantee = builder.guarantee(plan)
+        guarantee = builder.guarantee(plan, score)
         ledger = self.ledger if self.ledger is not None else names.value(self.estimator, "ledger")
         if ledger is not None:
             ledger.reserve(guarantee, label=type(self).__name__)
@@ -106,7 +106,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             winner = self._repeat(builder, plan, data, validation, score, generator)
         else:
             winner = self._try_all(builder, plan, data, validation, score, generator)
-        self._keep(winner, plan, guarantee, builder, score, len(held_out))
+        self._keep(winner, plan, guarantee, builder, score, len(held_out), np.shape(X)[1])
         return self
 
     def _check_parameters(self) -> HoldOutScore:
@@ -208,6 +208,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
         builder: RunBuilder,
         score: HoldOutScore,
         n_held_out: int,
+        n_features: int,
     ) -> None:
         candidates, labels = builder.candidates, builder.labels
         self.privacy_, self.plan_ = guarantee, plan
@@ -222,7 +223,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             )
             self.best_index_, self.best_params_, self.best_score_ = None, None, float("nan")
             self.best_estimator_: Any = DummyClassifier(strategy="uniform").fit(
-                np.zeros((len(labels), 1)), labels
+                np.zeros((len(labels), n_features)), labels
             )
         else:
             self.best_index_ = int(winner.candidate)
@@ -230,6 +231,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
             self.best_score_ = score.mean(winner.total, n_held_out)
             self.best_estimator_ = winner.fitted
             set_guarantee(self.best_estimator_, guarantee)
+            for message, category in winner.warnings:
+                warnings.warn(message, category, stacklevel=3)
 
     @property
     def classes_(self) -> np.ndarray:
@@ -338,8 +341,16 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):
 
 
 def _one_run(built: Any, index: int, data: Any, validation: Any, score: HoldOutScore) -> Run:
-    fitted = built.fit(*data)
-    return Run(int(index), fitted, score.total(fitted, *validation))
+    """Fit and score; warnings are kept, since those of losing runs would tell how many there are.
+
+    Those of the winner come with its release.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted = built.fit(*data)
+        total = score.total(fitted, *validation)
+    said = dict.fromkeys((str(warning.message), warning.category) for warning in caught)
+    return Run(int(index), fitted, total, tuple(said))
 
 
 def _public_results(candidates: list[dict[str, Any]]) -> dict[str, Any]:

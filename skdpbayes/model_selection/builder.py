@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
 import numpy as np
 
 from skdpbayes import randomness
-from skdpbayes.exceptions import PrivacyWarning
-from skdpbayes.model_selection.parameters import PrivateParameters
+from skdpbayes.model_selection.parameters import PrivateParameters, learning_steps
 from skdpbayes.model_selection.plan import SearchPlan, plan_search
 from skdpbayes.model_selection.scoring import HoldOutScore
 from skdpbayes.privacy.events import PrivacyEvent
@@ -36,7 +36,7 @@ class RunBuilder:
         labels = names.value(search.estimator, "classes")
         # all runs share one label set, which is public: given, or that of all records
         self.labels = np.unique(np.asarray(y)) if labels is None else labels
-        self.planned: list[PrivacyGuarantee] = []
+        self._planned: dict[tuple[float, float], list[PrivacyGuarantee]] = {}
 
     def plan(self, data: Any, score: HoldOutScore) -> SearchPlan:
         """Calibrate a run's budget; fits stop where they would start to use the data."""
@@ -46,13 +46,14 @@ class RunBuilder:
             mean_runs = float(RUNS_PER_CANDIDATE * len(self.candidates))
 
         def probe(epsilon: float, delta: float) -> tuple[PrivacyEvent, ...]:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", PrivacyWarning)
-                self.planned = [
-                    self.names.plan(self._build(i, epsilon, delta), *data)
-                    for i in range(len(self.candidates))
-                ]
-            return tuple(guarantee.event for guarantee in self.planned)
+            if (epsilon, delta) not in self._planned:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # the runs will repeat what concerns them
+                    self._planned[epsilon, delta] = [
+                        self.names.plan(self._build(i, epsilon, delta), *data)
+                        for i in range(len(self.candidates))
+                    ]
+            return tuple(guarantee.event for guarantee in self._planned[epsilon, delta])
 
         return plan_search(
             probe,
@@ -66,9 +67,16 @@ class RunBuilder:
             unit=score.unit,
         )
 
-    def guarantee(self, plan: SearchPlan) -> PrivacyGuarantee:
-        """State the claim of the whole search, with every condition that a run has."""
-        conditions = dict.fromkeys(c for run in self.planned for c in run.conditions)
+    def guarantee(self, plan: SearchPlan, score: HoldOutScore) -> PrivacyGuarantee:
+        """State the claim of the whole search, with every condition that a run has.
+
+        Which conditions a fit has may depend on its budget, so it is those at the planned one.
+        """
+        runs = self._planned.get((plan.run_epsilon, plan.run_delta), [])
+        conditions = dict.fromkeys(c for run in runs for c in run.conditions)
+        if math.isfinite(plan.run_epsilon):
+            conditions.update(dict.fromkeys(learning_steps(self.search.estimator)))
+            conditions.update(dict.fromkeys(score.conditions))
         return PrivacyGuarantee(
             epsilon=float(self.search.epsilon),
             delta=float(self.search.delta),

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sklearn.base import clone
+from sklearn.utils import get_tags
 
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
 
-__all__ = ["PrivateParameters", "check_candidates"]
+__all__ = ["PrivateParameters", "check_candidates", "learning_steps", "set_guarantee"]
 
 _REFUSED = {
     "epsilon": "a larger epsilon nearly always scores better, so the search would just buy the "
@@ -93,6 +94,21 @@ def check_candidates(candidates: Iterable[Mapping[str, Any]]) -> list[dict[str, 
                 "to study the trade-off on data you may look at, use scikit-learn's GridSearchCV."
             )
     return listed
+
+
+def learning_steps(estimator: Any) -> list[str]:
+    """Name, as conditions, the steps before the private one that may learn from the data.
+
+    Steps of this package, and steps that need no fit, look at public numbers only.
+    """
+    steps = list(getattr(estimator, "steps", ()))[:-1]
+    return [
+        f"the step {name!r} learns nothing from the data that is not public"
+        for name, step in steps
+        if step not in (None, "passthrough")
+        and not type(step).__module__.startswith("skdpbayes.")
+        and get_tags(step).requires_fit
+    ]
 
 
 def set_guarantee(fitted: Any, guarantee: PrivacyGuarantee) -> None:

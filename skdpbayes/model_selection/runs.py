@@ -18,6 +18,7 @@ class Run(NamedTuple):
     candidate: int
     fitted: Any
     total: int
+    warnings: tuple[tuple[str, type[Warning]], ...] = ()
 
 
 def take_rows(X: Any, rows: np.ndarray) -> Any:

@@ -16,6 +16,8 @@ __all__ = ["SCORINGS", "HoldOutScore", "make_score"]
 _FINE = 1024  # units of a record for scores that are not counts
 _WORST_LOG_LOSS = math.log(1000.0)  # of one record; larger losses are cut there
 
+_ONE_BY_ONE = "the scoring function gives each record a number that no other record changes"
+
 RecordScore = Callable[[Any, Any, Any], Any]
 
 
@@ -26,6 +28,8 @@ class HoldOutScore:
     name: str
     of_records: RecordScore
     unit: int
+    conditions: tuple[str, ...] = ()
+    """What the sensitivity rests on."""
 
     def total(self, fitted: Any, X: Any, y: Any) -> int:
         """Return the exact sum over the records, in units; not private."""
@@ -76,7 +80,7 @@ SCORINGS: dict[str, tuple[RecordScore, int]] = {
 def make_score(scoring: Any) -> HoldOutScore:
     """Return the score that a ``scoring`` parameter stands for."""
     if callable(scoring):
-        return HoldOutScore("callable", scoring, _FINE)
+        return HoldOutScore("callable", scoring, _FINE, (_ONE_BY_ONE,))
     if scoring not in SCORINGS:
         raise ValueError(
             f"scoring must be one of {', '.join(map(repr, SCORINGS))} or a function (fitted, X, y) "

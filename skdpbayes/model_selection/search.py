@@ -28,17 +28,18 @@ class PrivateGridSearchCV(PrivateSearch):
     adjacency of the estimator, one record being replaced by another or by a null record. The
     records are split once, by position, into a training and a validation part, so each pays either
     for the fits or for the scores. Released are the winner, its parameters and its noisy score.
-    The losing runs, their scores and, with random repetition, the number of runs stay hidden: a
-    run time that an adversary can measure tells about the latter. Public are the candidates, all
-    parameters, the number of records and the label set. The budget of one fit is computed from the
-    total before the data are used; ``epsilon``, ``delta``, ``ledger`` and ``random_state`` of the
-    estimator are replaced. Every further ``fit`` of the search costs its epsilon again. With an
-    integer ``random_state`` the claim needs the seed to stay secret.
+    The losing runs, their scores and warnings and, with random repetition, the number of runs stay
+    hidden: a run time that an adversary can measure tells about the latter. Public are the
+    candidates, all parameters, the number of records and the label set. The budget of one fit is
+    computed from the total before the data are used; ``epsilon``, ``delta``, ``ledger`` and
+    ``random_state`` of the estimator are replaced. Every further ``fit`` of the search costs its
+    epsilon again. With an integer ``random_state`` the claim needs the seed to stay secret.
 
     Parameters
     ----------
     estimator : classifier
-        A private classifier of this package, or a pipeline that ends in one.
+        A private classifier of this package, or a pipeline that ends in one. Earlier steps that
+        learn from the data are not covered: the claim names them among its conditions.
     param_grid : dict or list of dict
         As for ``GridSearchCV``. It cannot contain ``epsilon`` or ``delta``.
     epsilon : float, default=1.0
@@ -48,7 +49,8 @@ class PrivateGridSearchCV(PrivateSearch):
         In [0, 1). 0 asks for a pure guarantee, which the estimator must be able to give.
     scoring : {"accuracy", "neg_log_loss"} or callable, default="accuracy"
         Hold-out score. A log loss is cut at log(1000) a record. A function ``(fitted, X, y)``
-        returns a number in [0, 1] for each record.
+        returns a number in [0, 1] for each record, which no other record may change: that is then
+        a condition of the claim.
     validation_fraction : float, default=0.2
         Share of the records that are held out, in (0, 1).
     strategy : {"auto", "repeat", "compose"}, default="auto"
@@ -164,17 +166,18 @@ class PrivateRandomizedSearchCV(PrivateSearch):
     adjacency of the estimator, one record being replaced by another or by a null record. The
     records are split once, by position, into a training and a validation part, so each pays either
     for the fits or for the scores. Released are the winner, its parameters and its noisy score.
-    The losing runs, their scores and, with random repetition, the number of runs stay hidden: a
-    run time that an adversary can measure tells about the latter. Public are the candidates, all
-    parameters, the number of records and the label set. The budget of one fit is computed from the
-    total before the data are used; ``epsilon``, ``delta``, ``ledger`` and ``random_state`` of the
-    estimator are replaced. Every further ``fit`` of the search costs its epsilon again. With an
-    integer ``random_state`` the claim needs the seed to stay secret.
+    The losing runs, their scores and warnings and, with random repetition, the number of runs stay
+    hidden: a run time that an adversary can measure tells about the latter. Public are the
+    candidates, all parameters, the number of records and the label set. The budget of one fit is
+    computed from the total before the data are used; ``epsilon``, ``delta``, ``ledger`` and
+    ``random_state`` of the estimator are replaced. Every further ``fit`` of the search costs its
+    epsilon again. With an integer ``random_state`` the claim needs the seed to stay secret.
 
     Parameters
     ----------
     estimator : classifier
-        A private classifier of this package, or a pipeline that ends in one.
+        A private classifier of this package, or a pipeline that ends in one. Earlier steps that
+        learn from the data are not covered: the claim names them among its conditions.
     param_distributions : dict or list of dict
         As for ``RandomizedSearchCV``. It cannot contain ``epsilon`` or ``delta``.
     epsilon : float, default=1.0
@@ -184,7 +187,8 @@ class PrivateRandomizedSearchCV(PrivateSearch):
         In [0, 1). 0 asks for a pure guarantee, which the estimator must be able to give.
     scoring : {"accuracy", "neg_log_loss"} or callable, default="accuracy"
         Hold-out score. A log loss is cut at log(1000) a record. A function ``(fitted, X, y)``
-        returns a number in [0, 1] for each record.
+        returns a number in [0, 1] for each record, which no other record may change: that is then
+        a condition of the claim.
     validation_fraction : float, default=0.2
         Share of the records that are held out, in (0, 1).
     strategy : {"auto", "repeat", "compose"}, default="auto"
