@@ -77,6 +77,13 @@ class Profile:
         best = gaps.argmax(axis=-1)
         return np.take_along_axis(gaps, best[..., None], -1)[..., 0], self.epsilons[best]
 
+    def smallest_errors(self, false_positive: float) -> float:
+        """Return the smallest rate of false negatives that the claim allows beside this one."""
+        shrunk = np.exp(-self.epsilons)
+        by_first = 1.0 - self.deltas - false_positive / shrunk
+        by_second = shrunk * (1.0 - self.deltas - false_positive)
+        return float(max(0.0, by_first.max(), by_second.max()))
+
     def z_scores(self, false_positive: np.ndarray, false_negative: np.ndarray, n: int) -> Any:
         """Return, for each pair of rates, the excess in standard errors of `n` trials."""
         floor = 1.0 / (n + 2.0)  # rates of zero are not known to be zero

@@ -137,23 +137,33 @@ def antipodal(
 
 
 def long_row(
-    n_samples: int = 20, n_features: int = 2, *, norm: float = 1.0, factor: float = 1e3
+    n_samples: int = 20,
+    n_features: int = 2,
+    *,
+    norm: float = 1.0,
+    factor: float = 1e3,
+    angle: float = 0.5,
 ) -> NeighborPair:
-    """Turn a record around that is far longer than ``data_norm``; a forgotten clip shows at once.
+    """Mirror a record that is far longer than ``data_norm``; a forgotten clip shows at once.
+
+    Clipped, the pair is that of :func:`antipodal`.
 
     Parameters
     ----------
     n_samples, n_features : int
-        Shape of X.
+        Shape of X; at least 2 features.
     norm : float, default=1.0
         The public bound.
     factor : float, default=1000
         How many times longer the record is.
+    angle : float, default=0.5
+        As for :func:`antipodal`.
     """
-    pair = label_flip(n_samples, n_features, norm=norm)
+    pair = antipodal(n_samples, n_features, norm=norm, angle=angle)
     X = pair.X.copy()
     X[0] *= factor
-    return _replace_first(X, pair.y, -X[0], 1, f"a row {factor:g} times longer than data_norm")
+    words = f"a row {factor:g} times longer than data_norm is mirrored"
+    return _replace_first(X, pair.y, factor * pair.neighbor[0][0], 1, words)
 
 
 def large_norm(

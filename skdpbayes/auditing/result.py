@@ -8,6 +8,7 @@ from typing import Any
 
 from scipy.special import ndtri
 
+from skdpbayes.auditing.claims import Profile
 from skdpbayes.privacy.events import GaussianDP
 from skdpbayes.privacy.gdp import gdp_epsilon
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
@@ -89,6 +90,23 @@ class AuditResult(_Verdict):
     def refuted(self) -> bool:
         """Whether the counts contradict any point of the claimed privacy profile."""
         return self.excess > 0.0
+
+    @property
+    def share(self) -> float:
+        r"""How far the two data sets are proven to be apart, as a share of what the claim allows.
+
+        Both are distances between unit normals, :math:`\Phi^{-1}(1-F) - \Phi^{-1}(G)`: with *G* as
+        proven, and with the smallest *G* that the claimed profile allows beside the same *F*. It
+        compares audits of all kinds of claims; above 1 the claim is refuted.
+        """
+        allowed = Profile(self.claim, min(self.n_trials, self.n_neighbor_trials)).smallest_errors(
+            self.false_positive_bound
+        )
+        least = float(ndtri(1.0 - self.false_positive_bound))
+        proven = max(0.0, least - float(ndtri(self.false_negative_bound)))
+        if allowed <= 0.0:
+            return 0.0
+        return proven / (least - float(ndtri(allowed)))
 
     @property
     def epsilon_if_gaussian(self) -> float:

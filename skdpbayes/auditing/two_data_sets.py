@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,10 @@ from skdpbayes.privacy.guarantee import PrivacyGuarantee
 
 __all__ = ["audit", "audit_scores"]
 
+_ASIDE = 100  # fits at least, unless fewer are counted
 _CANDIDATES = 64  # thresholds tried, at quantiles of the trials that are set aside
-_CLEARLY = 3.0  # standard errors
+_SMOOTHED = 9  # predicted bounds are averaged over a ninth of the candidates
+_CLEARLY = 4.0  # standard errors; chance brings 3 in one of thousands of comparisons
 _RIDGE = 1e-9  # of the pooled variance, for features that are constant or repeat one another
 
 
@@ -74,7 +77,8 @@ def audit(
         A threshold on a scalar score, larger on the neighbor, known beforehand. By default it is
         chosen on the trials that are set aside.
     n_threshold_trials : int, default=None
-        Fits on each data set that are set aside for that; a quarter of ``n_trials`` by default.
+        Fits on each data set that are set aside for that; by default a quarter of ``n_trials``,
+        at least 100 if as many are counted.
     n_jobs : int, default=None
         Number of joblib workers, with scikit-learn's meaning.
     progress : bool, default=False
@@ -211,7 +215,7 @@ def _trials_aside(threshold: float | None, wanted: int | None, n_trials: int) ->
             raise ValueError("n_threshold_trials has no use where threshold is given.")
         return 0
     if wanted is None:
-        return max(1, n_trials // 4)
+        return max(min(n_trials, _ASIDE), n_trials // 4)
     return check_integer("n_threshold_trials", wanted, low=1)
 
 
@@ -248,8 +252,13 @@ def _judge(
     if threshold is None:
         direction = _direction(scores[:n_aside], neighbor_scores[:n_aside])
         scores, neighbor_scores = scores @ direction, neighbor_scores @ direction
-        pure = claim.delta == 0.0
-        threshold = _threshold(scores[:n_aside], neighbor_scores[:n_aside], profile, pure=pure)
+        bound = epsilon_lower_bound if claim.delta == 0.0 else mu_lower_bound
+        threshold = _threshold(
+            scores[:n_aside],
+            neighbor_scores[:n_aside],
+            profile,
+            partial(_predicted, bound, n_aside, min(n_trials, n_neighbor), confidence),
+        )
     elif scores.shape[1] > 1:
         raise ValueError("a threshold needs a scalar score; this one is a vector.")
     else:
@@ -288,12 +297,36 @@ def _direction(scores: np.ndarray, neighbor: np.ndarray) -> np.ndarray:
     return np.linalg.solve(pooled, gap / spread) / spread
 
 
-def _threshold(scores: np.ndarray, neighbor: np.ndarray, profile: Profile, *, pure: bool) -> float:
+def _predicted(
+    bound: Callable[..., float],
+    n_aside: int,
+    n_trials: int,
+    confidence: float,
+    false_positives: int,
+    false_negatives: int,
+) -> float:
+    """Return the bound to expect of `n_trials` fits after these errors among those set aside.
+
+    Where few errors were seen, chance may have spared us more: two of each kind are added, so that
+    a threshold is not chosen for a tail that these trials know nothing about.
+    """
+    expected = [
+        min(n_trials, math.ceil(n_trials * (errors + 2.0) / (n_aside + 4.0)))
+        for errors in (false_positives, false_negatives)
+    ]
+    return bound(expected[0], n_trials, expected[1], n_trials, confidence=confidence)
+
+
+def _threshold(
+    scores: np.ndarray,
+    neighbor: np.ndarray,
+    profile: Profile,
+    predicted: Callable[[int, int], float],
+) -> float:
     """Return the threshold that contradicts the profile most clearly, in standard errors.
 
     Where none contradicts it clearly, extreme thresholds come closest for want of data; then the
-    one that separates the two best is taken, by a cautious bound on epsilon for pure claims and
-    as for normal scores otherwise.
+    one is taken from which the largest lower bound is to be expected.
     """
     values = np.unique(np.concatenate([scores, neighbor]))
     if len(values) > _CANDIDATES:
@@ -305,9 +338,12 @@ def _threshold(scores: np.ndarray, neighbor: np.ndarray, profile: Profile, *, pu
     z = profile.z_scores(false_positives / n, false_negatives / n, n)
     if z.max() > _CLEARLY:
         return float(candidates[z.argmax()])
-    bound = epsilon_lower_bound if pure else mu_lower_bound
-    separation = [
-        bound(int(a), n, int(b), n, confidence=0.8)
-        for a, b in zip(false_positives, false_negatives, strict=True)
+    bounds = [
+        predicted(int(a), int(b)) for a, b in zip(false_positives, false_negatives, strict=True)
     ]
-    return float(candidates[int(np.argmax(separation))])
+    if max(bounds) == 0.0:
+        return float(candidates[int(np.argmin(false_positives + false_negatives))])
+    # neighbors in the list are about as good: their mean is less at the mercy of chance
+    window = np.ones(max(1, len(bounds) // _SMOOTHED))
+    smooth = np.convolve(bounds, window, "same") / np.convolve(np.ones(len(bounds)), window, "same")
+    return float(candidates[int(np.argmax(smooth))])

@@ -72,7 +72,7 @@ def test_a_right_claim_stands_and_is_nearly_attained(noise):
         rows(first=1.0),
         neighbor=rows(first=-1.0),
         n_trials=3000,
-        random_state=0,
+        random_state=1,
         confidence=0.999,
     )
     assert not result.refuted
