@@ -153,20 +153,6 @@ def _log_sums(
 
 
 @njit(cache=True)
-def _look_up(row: np.ndarray, y: int, root: float, kind: int, tilt: float, scale: float) -> float:
-    """Log p(y | root**2) from the row of y in the table, or by the sum where it is not trusted."""
-    position = root / _SPACING
-    node = int(position)
-    if node + 2 < row.shape[0]:
-        # Log p is even in sqrt(rate): left of zero stands the mirror image.
-        a = row[node - 1] if node > 0 else row[1]
-        b, c, d = row[node], row[node + 1], row[node + 2]
-        if abs(d - a + 3.0 * (b - c)) < _LARGEST_TWIST:
-            return _cubic(a, b, c, d, position - node)
-    return _log_sum(y, root * root, kind, tilt, scale)
-
-
-@njit(cache=True)
 def _step_log_likelihood(
     noisy: np.ndarray,
     which: np.ndarray,
@@ -179,13 +165,24 @@ def _step_log_likelihood(
 ) -> np.ndarray:
     n_steps, n_values = noisy.shape
     n_states = root_emission.shape[0]
+    n_nodes = table.shape[1]
     result = np.zeros((n_steps, n_states))
     for s in range(n_steps):
         for k in range(n_states):
             total = 0.0
             for v in range(n_values):
                 root = root_level[s] * root_emission[k, v]
-                total += _look_up(table[which[s, v]], noisy[s, v], root, kind, tilt, scale)
+                position = root / _SPACING
+                node = int(position)
+                if node + 2 < n_nodes:
+                    # Log p is even in sqrt(rate): left of zero stands the mirror image.
+                    row = table[which[s, v]]
+                    a = row[node - 1] if node > 0 else row[1]
+                    b, c, d = row[node], row[node + 1], row[node + 2]
+                    if abs(d - a + 3.0 * (b - c)) < _LARGEST_TWIST:
+                        total += _cubic(a, b, c, d, position - node)
+                        continue
+                total += _log_sum(noisy[s, v], root * root, kind, tilt, scale)
             result[s, k] = total
     return result
 
