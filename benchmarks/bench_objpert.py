@@ -192,6 +192,8 @@ def regret_sets(data_home):
 def regret_tables(args, epsilons):
     """How far "auto" stays behind the best fixed C, which nobody could have known, in points."""
     for name, (*data, intercept) in regret_sets(args.data).items():
+        if args.sets and name not in args.sets:
+            continue
         print(f"\nPoints behind the best fixed C, {name};  epsilon = {epsilons}")
         for adjacency, delta in SETTINGS:
             for label in ("defaults", "coefficients only, margin 3"):
@@ -286,6 +288,7 @@ def main():
         "--parts", nargs="+", default=["speed", "accuracy"], choices=["speed", "accuracy", "regret"]
     )
     parser.add_argument("--regret-seeds", type=int, default=9, help="a third of it from 0.5 on")
+    parser.add_argument("--sets", nargs="+", help='names of sets for "regret"; default: all')
     parser.add_argument("--peer-seeds", type=int, default=3)
     parser.add_argument("--diffprivlib-python", help="interpreter that can import diffprivlib")
     parser.add_argument("--opacus-python", help="interpreter that can import opacus")

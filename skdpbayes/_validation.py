@@ -136,7 +136,9 @@ def clip_rows(X: Any, norm: float, *, copy: bool = True) -> Any:
     scale[longer] = norm * (1.0 - margin) / lengths[longer]
     if sparse.issparse(X):
         X = X.copy() if copy else X
-        X.data *= np.repeat(scale, np.diff(X.indptr))
+        factor = np.repeat(scale, np.diff(X.indptr))
+        X.data[factor == 0.0] = 0.0  # duplicates may have added up to inf, and inf * 0 is not 0
+        X.data *= factor
         return X
     return np.multiply(X, scale[:, None], out=None if copy else X, casting="same_kind").astype(
         X.dtype, copy=False

@@ -45,6 +45,7 @@ class Plan:
     release_scale: float  # of the grid noise that ends the release of the minimizer
     information_scale: float  # of the grid noise on the Fisher information
     tolerance: float  # gradient norm of the computed minimizer
+    radius: float  # longer minimizers are scaled back
     tilt_norm: float  # no larger tilt is expected, ever: 12 standard deviations
     event: PrivacyEvent
     n_parameters: int
@@ -142,9 +143,9 @@ def make_plan(
     """Turn a budget into noise scales; raise `CalibrationError` where no noise is enough."""
     penalty = 1.0 / C
     if math.isinf(problem.epsilon):
-        tolerance = tolerance_of(problem, penalty, 0.0)
+        exact = tolerance_of(problem, penalty, 0.0, free=True)
         return Plan(
-            penalty, False, 0.0, 0.0, 0.0, 0.0, tolerance, 0.0, NoPrivacy(), problem.n_parameters
+            penalty, False, 0.0, 0.0, 0.0, 0.0, *exact, 0.0, NoPrivacy(), problem.n_parameters
         )
     if problem.delta == 0.0:
         return _pure_plan(problem, penalty, method, calibration, inference_budget)
@@ -156,7 +157,7 @@ def _gaussian_plan(
 ) -> Plan:
     if method == "output":
         mu = privacy.gdp_mu(problem.epsilon, problem.delta)
-        tolerance = tolerance_of(problem, penalty, 0.0)
+        tolerance, radius = tolerance_of(problem, penalty, 0.0)
         sensitivity = (problem.shift * problem.gradient_norm + 2.0 * tolerance) / penalty
         return Plan(
             penalty=penalty,
@@ -168,6 +169,7 @@ def _gaussian_plan(
             ),
             information_scale=_information_scale(problem, mu * math.sqrt(inference_budget)),
             tolerance=tolerance,
+            radius=radius,
             tilt_norm=0.0,
             event=privacy.GaussianDP(mu),
             n_parameters=problem.n_parameters,
@@ -175,7 +177,7 @@ def _gaussian_plan(
     event = _objective_event(problem, penalty, calibration, OUTPUT_SHARE + inference_budget)
     tilt_scale = event.noise_multiplier * problem.gradient_norm
     tilt_norm = tilt_scale * (math.sqrt(problem.n_parameters) + 12.0)
-    tolerance = tolerance_of(problem, penalty, tilt_norm)
+    tolerance, radius = tolerance_of(problem, penalty, tilt_norm)
     total = OUTPUT_SHARE + inference_budget
     return Plan(
         penalty=penalty,
@@ -191,6 +193,7 @@ def _gaussian_plan(
             problem, event.side_mu * math.sqrt(inference_budget / total)
         ),
         tolerance=tolerance,
+        radius=radius,
         tilt_norm=tilt_norm,
         event=event,
         n_parameters=problem.n_parameters,
@@ -242,7 +245,7 @@ def _pure_plan(
     size = problem.n_parameters
     largest = size + 12.0 * math.sqrt(size) + 80.0  # of a noise vector's norm over its scale
     tilt_norm = tilt_scale * largest
-    tolerance = tolerance_of(problem, penalty, tilt_norm)
+    tolerance, radius = tolerance_of(problem, penalty, tilt_norm)
     error = tolerance / penalty
     if blur_scale > 0.0:  # minimizer and noise are added in double precision
         error += UNIT_ROUNDOFF * (coefficient_bound(problem, penalty, 0.0) + blur_scale * largest)
@@ -254,6 +257,7 @@ def _pure_plan(
         release_scale=_laplace_scale(shares[0], 2.0 * error, size),
         information_scale=_information_scale(problem, shares[1], pure=True),
         tolerance=tolerance,
+        radius=radius,
         tilt_norm=tilt_norm,
         event=privacy.PureDP(epsilon),
         n_parameters=size,

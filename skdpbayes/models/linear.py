@@ -53,19 +53,24 @@ BLOCK_BYTES = 1 << 19
 @njit(cache=True)
 def _logistic_pointwise(z: Any, codes: Any, margin: float, residual: Any, weight: Any) -> float:
     """Sum of log(1 + e^(m-t)); residual = dl/dz = p - code, weight = d2l/dz2 = p (1 - p)."""
-    total = 0.0
+    total, product = 0.0, 1.0  # one logarithm for many factors 1 + e^-|z|: half the time
     for i in range(z.shape[0]):
         value = z[i, 0] - margin if codes[i] == 1 else z[i, 0] + margin
         small = np.exp(-abs(value))  # no overflow for any logit
-        positive = 1.0 / (1.0 + small)
-        if value < 0.0:
-            positive = small / (1.0 + small)
-        total += np.log1p(small) + max(-value if codes[i] == 1 else value, 0.0)
+        likely = 1.0 / (1.0 + small)
         # 1 - p of the larger side would cancel: use the smaller side's own formula
-        other = small / (1.0 + small) if value >= 0.0 else 1.0 / (1.0 + small)
+        other, positive = (small * likely, likely) if value >= 0.0 else (likely, small * likely)
+        total += max(-value if codes[i] == 1 else value, 0.0)
+        if small < 1e-8:
+            total += small  # lost in a factor
+        else:
+            product *= 1.0 + small
+        if product > 1e280:
+            total += np.log(product)
+            product = 1.0
         residual[i, 0] = -other if codes[i] == 1 else positive
         weight[i, 0] = positive * other
-    return total
+    return total + np.log(product)
 
 
 @njit(cache=True)

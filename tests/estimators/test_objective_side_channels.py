@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.datasets import make_classification
 
 from skdpbayes import ObjPertLogisticRegression, PrivacyLedger
@@ -65,6 +66,21 @@ def test_no_data_have_a_larger_minimizer_than_the_bound():
             assert abs(model.coef_[0, 0]) <= coefficient_bound(problem, 1.0 / C, 0.0)
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_coefficients_beyond_the_radius_keep_their_direction(delta):
+    X, y = _data()
+    far = ObjPertLogisticRegression(50.0, delta, C=100.0, coef_norm=1e-3, random_state=0).fit(X, y)
+    wide = ObjPertLogisticRegression(50.0, delta, C=100.0, random_state=0).fit(X, y)
+    radius = far._fitted.plan.radius
+    long, short = (np.append(model.coef_[0], model.intercept_) for model in (wide, far))
+    assert np.linalg.norm(short) == pytest.approx(min(radius, np.linalg.norm(long)), rel=1e-3)
+    cosine = short @ long / np.linalg.norm(short) / np.linalg.norm(long)
+    assert cosine == pytest.approx(1.0, abs=1e-6)
+    assert wide._fitted.plan.tolerance < 1e-8
+    free = ObjPertLogisticRegression(np.inf, C=100.0, coef_norm=1e-3).fit(X, y)
+    assert np.linalg.norm(free.coef_) > 1.0
+
+
 def test_a_hessian_without_a_factor_is_no_error():
     """Rounding makes it indefinite; the message of the factorization told the rank of the data."""
     matrix = np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]) - 1e-15 * np.eye(3)
@@ -97,3 +113,17 @@ def test_parameters_changed_after_the_fit_change_nothing():
     after = model.conf_int()
     for name in ("coef", "intercept"):
         assert np.array_equal(before[name], after[name])
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_stored_duplicates_that_add_up_to_infinity_become_a_null_row():
+    X, y = _data()
+    huge = sparse.csr_array(X)
+    start, stop = huge.indptr[3], huge.indptr[4]
+    data, indices = huge.data.copy(), huge.indices.copy()
+    data[start:stop], indices[start:stop] = 1.5e308, 0
+    huge = sparse.csr_array((data, indices, huge.indptr), shape=X.shape)
+    X[3] = 0.0
+    for params in ({"random_state": 0}, {"random_state": 0, "method": "output"}):
+        found, expected = (ObjPertLogisticRegression(**params).fit(A, y) for A in (huge, X))
+        np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-8)
