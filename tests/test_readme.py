@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import skdpbayes
 from skdpbayes.__main__ import _parser
 
 ROOT = Path(__file__).parent.parent
@@ -82,3 +83,8 @@ def test_links_and_pictures_are_in_the_repository():
     targets = re.findall(r"\]\(([^)#]+)\)", TEXT)
     assert targets
     assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_the_citation_names_this_version():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {skdpbayes.__version__}\n" in citation
