@@ -131,6 +131,8 @@ def draw(results: dict, epsilons: list[float], path: str) -> None:
         errors = [np.std(results[name, e]) / np.sqrt(len(results[name, e])) for e in epsilons]
         ax.errorbar(epsilons, means, errors, fmt="o-", color=f"C{color}", label=name)
     ax.set(xscale="log", xlabel="ε", ylabel="log-likelihood per held-out event")
+    top = max(np.mean(scores) for scores in results.values())
+    ax.set_ylim(max(ax.get_ylim()[0], top - 0.8), top + 0.04)  # lines may leave the frame below
     ax.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
     ax.minorticks_off()
     ax.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1.0))
