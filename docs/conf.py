@@ -32,7 +32,7 @@ html_title = f"skdpbayes {release}"
 html_static_path = ["_static"]
 html_css_files = ["guide.css"]
 html_show_sourcelink = False
-exclude_patterns = ["_build", "_ext", "sg_execution_times.rst"]
+exclude_patterns = ["_build", "_ext", "sg_execution_times.rst", "**/sg_execution_times.rst"]
 templates_path = ["_templates"]
 suppress_warnings = [
     "config.cache",
@@ -48,6 +48,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "min_reported_time": 5,
     "show_memory": False,
+    "write_computation_times": False,  # that page would load scripts from the network
 }
 
 
