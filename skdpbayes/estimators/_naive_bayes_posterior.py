@@ -27,6 +27,8 @@ __all__ = [
 
 # Rows are scored in blocks of about this many numbers, so that memory does not grow with n.
 _BLOCK = 2_000_000
+# Logarithms of odds that noise may take from a class: correcting less made Adult less accurate.
+_ALLOWANCE = 1.0
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ class ScoreTables:
         variances = latent.moments[..., 1] + added_variance
         return cls(
             _draw_last(np.log(totals / totals.sum(axis=1, keepdims=True))),
-            _draw_last(np.concatenate(logs, axis=2)),
+            _evened(layout, _draw_last(np.concatenate(logs, axis=2))),
             _centered(_draw_last(_log_smoothed(latent.tokens, alpha))),
             _draw_last(latent.moments[..., 0]),
             _draw_last(variances),
@@ -188,6 +190,24 @@ def _centered(logs: np.ndarray) -> np.ndarray:
     return (
         logs - logs.mean(axis=-1, keepdims=True) + np.log(np.exp(logs).mean(axis=-1, keepdims=True))
     )
+
+
+def _evened(layout: NaiveBayesLayout, logs: np.ndarray) -> np.ndarray:
+    r"""Shift the draws of the tables, shape (C, K, S), where they disfavor a class for its noise.
+
+    The gap :math:`\log E[\theta] - E[\log\theta] \ge 0` is the wider the less is known of a class.
+    A row of the class expects :math:`g_c = \sum_{jv} E[\theta_{cjv}] \, (\log E[\theta_{cjv}] -
+    E[\log\theta_{cjv}])` of it, over all columns. Classes get back what they lose more than
+    `_ALLOWANCE` beyond the class that loses least.
+    """
+    if not layout.table_columns:
+        return logs
+    mean = np.exp(logs).mean(axis=-1)
+    lost = (mean * (np.log(mean) - logs.mean(axis=-1))).sum(axis=0)
+    shift = np.maximum(lost - lost.min() - _ALLOWANCE, 0.0)
+    # Every row has one value in the first column, so that its cells carry the shift of the class.
+    logs[: layout.n_values[0]] += shift[:, None]
+    return logs
 
 
 def _draw_last(values: np.ndarray) -> np.ndarray:
