@@ -3,13 +3,15 @@
 The cases are small on purpose: a fit takes a few milliseconds, so that thousands fit into a test.
 They are audited (``tests/estimators/test_audits.py``), replayed
 (``tests/estimators/test_replay.py``) and listed in the report of
-``benchmarks/audit_report.py``.
+``benchmarks/audit_report.py``. A ``note`` says how much of the claim a pair can reach.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,9 +26,21 @@ from skdpbayes import (
     PrivateHMM,
 )
 from skdpbayes.auditing import NeighborPair, neighbors
+from tests.audit_tools import (
+    N_ALONE,
+    BatchSteps,
+    BetweenCounts,
+    counts_of,
+    draws_of,
+    first_coefficient,
+    kicks_of,
+    log_odds_of,
+    moves_of,
+)
 
-# At (3, 0.01) a Gaussian mechanism has mu = 1.2: hundreds of fits tell it from twice that.
-BUDGET = {"epsilon": 3.0, "delta": 1e-2}
+# At (6, 0.01) a Gaussian mechanism has mu = 2: hundreds of fits prove more than half of it and tell
+# it from twice that.
+BUDGET = {"epsilon": 6.0, "delta": 1e-2}
 PURE = {"epsilon": 2.0, "delta": 0.0}
 LINEAR = {"fit_intercept": False}
 NAIVE = {"posterior": "naive", "n_draws": 1}
@@ -41,22 +55,6 @@ class EventLogHMM(PrivateHMM):
         return super().fit(X[:, 2:], times=X[:, 0], groups=X[:, 1])
 
 
-def counts_of(fitted: Any) -> np.ndarray:
-    return np.asarray(getattr(fitted, "statistics_", getattr(fitted, "released_counts_", None)))
-
-
-def emissions_of(fitted: Any) -> np.ndarray:
-    return np.concatenate([table.ravel() for table in fitted.emission_])
-
-
-def log_prior_of(fitted: Any) -> np.ndarray:
-    return np.asarray(fitted.class_log_prior_)
-
-
-def draws_of(fitted: Any) -> np.ndarray:
-    return np.asarray(fitted.sample_posterior()["coef"])
-
-
 @dataclass(frozen=True)
 class Case:
     """One audit: an estimator, a pair of data sets, and what an adversary looks at."""
@@ -65,14 +63,22 @@ class Case:
     label: str
     params: dict[str, Any]
     pair: NeighborPair
-    score: Callable[[Any], Any] | None = None
+    look: Callable[[Any], Any] | None = None
+    """Statistic of a fit; None takes the decision function at the records that changed."""
     deletes: bool = False
     """Whether the neighbor lacks the first record (a null record that counts nowhere)."""
+    cost: int = 1
+    """By how much fits are slower than those of other cases; fewer are made."""
+    note: str = ""
+
+    @property
+    def adjacency(self) -> str:
+        return str(self.params.get("adjacency", "replace_one"))
 
     @property
     def name(self) -> str:
         kind = self.estimator.__name__.replace("EventLogHMM", "PrivateHMM")
-        return f"{kind} {self.label} {self.params.get('adjacency', 'replace_one')}"
+        return f"{kind} {self.label} {self.adjacency}"
 
     @property
     def data(self) -> tuple[Any, ...]:
@@ -90,135 +96,260 @@ class Case:
         public = {name: value for name, value in self.pair.params.items() if name in known}
         return self.estimator(**{**public, **self.params, **params})
 
-
-def _both(make: Callable[[str], Case]) -> list[Case]:
-    return [make("replace_one"), make("zero_out")]
-
-
-def _linear(estimator: Any, label: str, n_samples: int, **params: Any) -> list[Case]:
-    """Replace a record by its mirror image; for ``zero_out`` by a row of zeros."""
-
-    def make(adjacency: str) -> Case:
-        replaced = neighbors.antipodal(n_samples, 2)
-        pair = replaced if adjacency == "replace_one" else neighbors.zeroed_record(n_samples, 1)
-        return Case(estimator, label, {**LINEAR, **params, "adjacency": adjacency}, pair)
-
-    return _both(make)
+    @cached_property
+    def score(self) -> Callable[[Any], Any] | None:
+        if self.look is not counts_of:
+            return self.look
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            true = [
+                counts_of(self.build(epsilon=np.inf, random_state=0).fit(*rows))
+                for rows in (self.data, self.neighbor)
+            ]
+        return BetweenCounts(*true, cut=self.params["mechanism"] == "laplace")
 
 
-def _only_record(estimator: Any, label: str, **params: Any) -> list[Case]:
-    """Flip the label of the only record; for ``zero_out`` replace it by a row of zeros."""
-
-    def make(adjacency: str) -> Case:
-        pair = neighbors.tiny() if adjacency == "replace_one" else neighbors.zeroed_record(1, 1)
-        return Case(estimator, label, {**LINEAR, **params, "adjacency": adjacency}, pair)
-
-    return _both(make)
-
-
-def _chain(label: str, **params: Any) -> list[Case]:
-    """Look at every released state; a small clip makes the record's gradient as large as it may."""
-
-    def make(adjacency: str) -> Case:
-        pair = neighbors.label_flip(10, 2) if adjacency == "replace_one" else ZEROED
-        settings = {**LINEAR, **CHAIN, **BUDGET, **params, "adjacency": adjacency}
-        return Case(DPSGLDClassifier, label, settings, pair, draws_of)
-
-    return _both(make)
+def _pairs(make: Callable[[str, NeighborPair], Case], replaced: NeighborPair) -> list[Case]:
+    """Both adjacencies: a record is replaced as given, or by a row of zeros."""
+    zeroed = replaced.X.copy()
+    zeroed[0] = 0.0
+    nulled = replace(
+        replaced,
+        neighbor=(zeroed, replaced.y),
+        description=f"{replaced.description.split(':')[0]}: one is replaced by a null record",
+    )
+    return [make("replace_one", replaced), make("zero_out", nulled)]
 
 
-def _counts(label: str, pair: NeighborPair, **params: Any) -> list[Case]:
-    def make(adjacency: str) -> Case:
-        settings = {**NAIVE, **params, "adjacency": adjacency}
-        score = log_prior_of if params.get("mechanism") == "ops" else counts_of
-        return Case(LaplaceNaiveBayes, label, settings, pair, score, adjacency == "zero_out")
+def _linear(
+    estimator: Any,
+    label: str,
+    pair: NeighborPair,
+    *,
+    look: Any = None,
+    cost: int = 1,
+    note: str = "",
+    **params: Any,
+) -> list[Case]:
+    def make(adjacency: str, pair: NeighborPair) -> Case:
+        settings = {**LINEAR, **params, "adjacency": adjacency}
+        return Case(estimator, label, settings, pair, look, cost=cost, note=note)
 
-    return _both(make)
-
-
-def _events(label: str, **params: Any) -> list[Case]:
-    grid = {"categories": 3, "n_times": 3, "group_labels": [0, 1], **SHORT}
-
-    def make(adjacency: str) -> Case:
-        settings = {**grid, **params, "adjacency": adjacency}
-        score = emissions_of if params.get("mechanism") == "ops" else counts_of
-        return Case(EventLogHMM, label, settings, MOVED, score, adjacency == "zero_out")
-
-    return _both(make)
+    return _pairs(make, pair)
 
 
-ZEROED = neighbors.zeroed_record(10, 2)
-FLIP = neighbors.label_flip(10, 2)
-SINGLETON = neighbors.singleton_class(10, 2)
-MOVED = neighbors.moved_event(6, n_months=3, n_regions=2, n_categories=3)
-FAR = neighbors.far_bounds(10)
-CHAIN = {
-    "n_steps": 4,
-    "batch_size": 5,
-    "preconditioner": None,
-    "n_draws": 4,
-    "burn_in": 0.0,
-    "clip_norm": 0.4,
-}
-EXACT = {"C": 0.01, "n_steps": 8, "cap_at_posterior": False}
+def _alone(n_rows: int) -> NeighborPair:
+    """Flip the label of a record among null rows."""
+    pair = neighbors.empty_batch(n_rows, 1).reversed()
+    words = "the only record among null rows: its label flips"
+    return replace(pair, neighbor=(pair.X, np.zeros_like(pair.y)), description=words)
+
+
+def _chain(label: str, *, look: Any = moves_of, n_rows: int = N_ALONE, **params: Any) -> list[Case]:
+    settings = {**CHAIN, **BUDGET, **params}
+    return _linear(DPSGLDClassifier, label, _alone(n_rows), look=look, **settings)
+
+
+def _network(label: str) -> list[Case]:
+    """A null record is left out: a row of zeros would still move the biases."""
+    settings = {**CHAIN, **BUDGET, "hidden_layer_sizes": (1,), "n_steps": 1, "n_draws": 1}
+    return [
+        Case(
+            DPSGLDClassifier,
+            label,
+            {**settings, "adjacency": adjacency},
+            _alone(2),
+            deletes=adjacency == "zero_out",
+        )
+        for adjacency in ("replace_one", "zero_out")
+    ]
+
+
+def _counts(label: str, pair: NeighborPair, *, note: str = "", **params: Any) -> list[Case]:
+    look = log_odds_of if params["mechanism"] == "ops" else counts_of
+    return [
+        Case(
+            LaplaceNaiveBayes,
+            label,
+            {**NAIVE, **params, "adjacency": adjacency},
+            pair,
+            look,
+            adjacency == "zero_out",
+            note=note,
+        )
+        for adjacency in ("replace_one", "zero_out")
+    ]
+
+
+def _events(label: str, *, cost: int = 1, note: str = "", **params: Any) -> list[Case]:
+    grid = {"categories": 2, "n_times": 3, "group_labels": [0, 1], **SHORT}
+    look = log_odds_of if params["mechanism"] == "ops" else counts_of
+    return [
+        Case(
+            EventLogHMM,
+            label,
+            {**grid, **params, "adjacency": adjacency},
+            MOVED,
+            look,
+            adjacency == "zero_out",
+            cost,
+            note,
+        )
+        for adjacency in ("replace_one", "zero_out")
+    ]
+
+
+# The rest pushes across the pair, so that it saturates the loss and bends it nowhere else.
+MIRROR = neighbors.antipodal(400, 2, angle=0.5)
+TINY = neighbors.tiny()
+FLIP = neighbors.label_flip(2, 1)
+SINGLETON = neighbors.singleton_class(3, 1)
+MOVED = neighbors.moved_event(3, n_months=3, n_regions=2, n_categories=2)
+FAR = neighbors.far_bounds(3)
+WIDE = neighbors.large_norm(10, 2, norm=100.0, intercept_scaling=10.0)
+EMPTY = neighbors.empty_batch(N_ALONE, 1)
+SWITCH = NeighborPair(
+    np.array([[1.0], [1.0]]),
+    np.array([1, 0]),
+    (np.array([[-1.0], [1.0]]), np.array([1, 0])),
+    "the feature of the only member of a class flips",
+    {"classes": [0, 1]},
+)
+COLORS = NeighborPair(
+    np.array([[2], [0], [0]]),
+    np.array([1, 0, 0]),
+    (np.array([[1], [0], [0]]), np.array([0, 0, 0])),
+    "category and class change",
+    {"classes": [0, 1], "categories": 3},
+)
 TOKENS = NeighborPair(
-    np.array([[2, 0]] + [[0, 2]] * 9),
-    np.array([1] + [0] * 9),
-    (np.array([[0, 2]] * 10), np.zeros(10, dtype=int)),
+    np.array([[2, 0]] + [[0, 2]] * 2),
+    np.array([1] + [0] * 2),
+    (np.array([[0, 2]] * 3), np.zeros(3, dtype=int)),
     "all tokens and the class change",
     {"classes": [0, 1], "max_total": 2},
 )
+# A cold chain with short steps: privacy sets its noise, and it stays where the gradient is clipped.
+CHAIN = {
+    "n_steps": 4,
+    "preconditioner": None,
+    "n_draws": 4,
+    "burn_in": 0.0,
+    "clip_norm": 0.1,
+    "step_size": 0.1,
+    "temperature": 1e-4,
+}
+HIDDEN = "the first step hides in the random momentum that the chain starts with"
+HALF = "a label flip moves a gradient by half of what a replacement may"
+SPREAD = "the range of a tempered posterior's exponent is reached only at extreme probabilities"
+UNUSED = f"{SPREAD}; half of the budget pays for hidden states, and here there is one"
+POLES = "a log-concave density reaches the range of its exponent only at the poles of the ball"
+STRONG = {"C": 0.01, "cap_at_posterior": False}
+BALL = {"coef_norm": 1.0, "C": 100.0, "cap_at_posterior": False}
+STILL = {"friction": 1e-6, "temperature": "auto", "look": kicks_of, "note": HIDDEN}
+
+DRAWS = {"mechanism": "ops", "alpha_emission": 0.01, "cost": 2, **PURE}
+HAMILTON = {"sampler": "hmc", "n_chains": 1, "n_steps": 1, "cost": 2}
+
+
+def _objective(label: str, **params: Any) -> list[Case]:
+    return _linear(
+        ObjPertLogisticRegression, label, MIRROR, look=first_coefficient, C=1.0, **params
+    )
+
+
+def _samples(estimator: Any, *, note: str = "", **smooth: Any) -> list[Case]:
+    """One posterior sample, by every sampler."""
+    settings = {**STRONG, **smooth, **BUDGET, "look": first_coefficient, "note": note}
+    ball = {**BALL, **PURE, "look": first_coefficient, "note": POLES, "cost": 2}
+    thermostat = {"sampler": "sgnht", "n_steps": 100}
+    return [
+        *_linear(estimator, "Langevin", TINY, sampler="langevin", n_steps=8, **settings),
+        *_linear(estimator, "rejection", TINY, sampler="rejection", **settings),
+        *_linear(estimator, "rejection, pure", TINY, sampler="rejection", **ball),
+        *_linear(estimator, "HMC", TINY, **HAMILTON, **settings),
+        *_linear(estimator, "SGNHT", TINY, **thermostat, **settings),
+    ]
+
 
 CASES: list[Case] = [
-    *_linear(ObjPertLogisticRegression, "objective", 200, C=1.0, **BUDGET),
-    *_linear(ObjPertLogisticRegression, "objective, pure", 200, C=1.0, **PURE),
-    *_linear(ObjPertLogisticRegression, "output", 10, C=0.1, method="output", **BUDGET),
-    *_linear(ObjPertLogisticRegression, "output, pure", 10, C=0.1, method="output", **PURE),
-    *_only_record(OPSLogisticRegression, "Langevin", coef_norm=0.5, **EXACT, **BUDGET),
-    *_linear(OPSLogisticRegression, "rejection", 20, sampler="rejection", coef_norm=2.0, **PURE),
-    *_only_record(OPSLinearSVC, "Langevin", smoothing=0.5, **EXACT, **BUDGET),
-    *_linear(OPSLinearSVC, "rejection", 10, sampler="rejection", coef_norm=1.0, **PURE),
-    *_chain("Poisson batches"),
-    *_chain("fixed batches", subsampling="fixed"),
+    *_objective("objective", inference_budget=0.0, **BUDGET),
+    *_objective("objective, intervals", **BUDGET),
+    *_objective("objective, pure", inference_budget=0.0, **PURE),
+    *_objective("output", method="output", inference_budget=0.0, **BUDGET),
+    *_objective("output, pure", method="output", inference_budget=0.0, **PURE),
+    *_samples(OPSLogisticRegression, note=HALF),
+    *_samples(OPSLinearSVC, smoothing=0.5),
+    *_chain("SGLD"),
+    *_chain("Poisson batches", batch_size=5, look=BatchSteps()),
+    *_chain("fixed batches", batch_size=5, subsampling="fixed", look=BatchSteps()),
     *_chain("SGHMC", sampler="sghmc"),
+    *_chain("SGNHT", sampler="sgnht", step_size=0.01, **STILL),
+    *_chain("SGFS", sampler="sgfs", step_size=400.0, temperature="auto"),
+    *_chain("hybrid", init="ops"),
+    *_chain("released moments", n_rows=60, preconditioner="auto"),
+    *_linear(
+        DPSGLDClassifier,
+        "last state",
+        TINY,
+        release="last",
+        n_steps=4,
+        C=1.0,
+        look=first_coefficient,
+        note=HALF,
+        **BUDGET,
+    ),
+    *_network("network"),
     *_counts("Laplace, Bernoulli", SINGLETON, mechanism="laplace", **PURE),
     *_counts("Gaussian, Bernoulli", SINGLETON, mechanism="gaussian", **BUDGET),
-    *_counts("one draw, Bernoulli", SINGLETON, mechanism="ops", **PURE),
+    *_counts("one draw, Bernoulli", SWITCH, mechanism="ops", alpha=0.01, note=SPREAD, **PURE),
     *_counts("Laplace, bounds", FAR, mechanism="laplace", distribution="gaussian", **PURE),
     *_counts("Gaussian, bounds", FAR, mechanism="gaussian", distribution="gaussian", **BUDGET),
     *_counts("Laplace, tokens", TOKENS, mechanism="laplace", distribution="multinomial", **PURE),
+    *_counts(
+        "Laplace, categories", COLORS, mechanism="laplace", distribution="categorical", **PURE
+    ),
     *_events("Laplace", mechanism="laplace", **PURE),
     *_events("Gaussian", mechanism="gaussian", **BUDGET),
-    *_events("draws", mechanism="ops", **PURE),
+    *_events("draws", note=UNUSED, **DRAWS),
+    *_events("collapsed draws", state_sampler="collapsed", note=UNUSED, **DRAWS),
+    *_events("converged draws", ops_accounting="converged", note=SPREAD, **DRAWS),
     Case(
         ObjPertLogisticRegression,
         "large norm",
-        {"C": 1e-6, **BUDGET},
-        neighbors.large_norm(10, 2, norm=100.0, intercept_scaling=10.0),
+        {"C": 1e-6, "inference_budget": 0.0, **BUDGET},
+        WIDE,
+        first_coefficient,
+        note=HALF,
     ),
     Case(
         OPSLogisticRegression,
         "large norm",
-        {"C": 1e-6, "n_steps": 6, **BUDGET},
-        neighbors.large_norm(10, 2, norm=100.0, intercept_scaling=10.0),
+        {"C": 1e-6, "n_steps": 6, "cap_at_posterior": False, **BUDGET},
+        WIDE,
+        first_coefficient,
+        note=HALF,
     ),
     Case(
         OPSLogisticRegression,
         "label flip",
-        {**LINEAR, "sampler": "rejection", "coef_norm": 2.0, **PURE},
+        {**LINEAR, "sampler": "rejection", **BALL, **PURE},
         FLIP,
+        cost=2,
+        note=POLES,
     ),
     Case(
         ObjPertLogisticRegression,
         "long row",
-        {**LINEAR, "C": 1.0, **BUDGET},
-        neighbors.long_row(10, 2),
+        {**LINEAR, "C": 1.0, "inference_budget": 0.0, **BUDGET},
+        neighbors.long_row(400, 2),
+        first_coefficient,
     ),
     Case(
         DPSGLDClassifier,
         "empty batch",
-        {**LINEAR, **CHAIN, **BUDGET},
-        neighbors.empty_batch(10, 2),
+        {**LINEAR, **CHAIN, **BUDGET, "adjacency": "zero_out"},
+        EMPTY,
         draws_of,
     ),
 ]

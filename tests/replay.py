@@ -13,10 +13,13 @@ inside an algorithm, the equivalent is measured:
 
 - objective perturbation: the linear term that gives the same minimizer on *D'* differs by the
   change of the gradient at the minimizer; the neighbor is really solved with it;
+- output perturbation: the distance of the minimizers;
 - Langevin chains: the gradients of both data sets at every point of the recorded chain;
 - stochastic-gradient chains: the sums of clipped gradients at every recorded point and batch;
 - draws from an exponential mechanism: the range of the difference of the log-densities over
-  random points and the recorded draws.
+  random points and the recorded draws, or on the whole space its largest slope;
+- draws of probabilities and of hidden states from exact counts: the range of the difference of
+  their log-densities, draw by draw. Everything around these draws runs on *D'* itself.
 """
 
 from __future__ import annotations
@@ -33,10 +36,11 @@ import numpy as np
 from skdpbayes import models, randomness, samplers
 from skdpbayes.estimators import (
     _chain_models,
+    _chain_network,
+    _hmm_ops,
+    _naive_bayes_ops,
     _objective_solver,
     _ops_sampling,
-    hidden_markov,
-    naive_bayes,
     objective_perturbation,
 )
 
@@ -128,12 +132,16 @@ def _minimize_hook(tape: Tape) -> Callable[..., Any]:
 
         def compare(entry: Entry) -> Distance:
             theta, first = entry.output, entry.held
+            most = problem.shift * problem.gradient_norm
+            if plan.tilt_scale == 0.0:  # output perturbation
+                gap = float(np.linalg.norm(run() - theta))
+                bound = (most + 2.01 * plan.tolerance) / plan.penalty
+                return Distance("minimizer", gap, plan.blur_scale or plan.release_scale, bound)
             change = first(theta) - gradient(theta, *data)
             # with this linear term the neighbor's minimizer is the same, up to the tolerance
             again = original(*data, plan, tilt + change)
             assert np.linalg.norm(again - theta) <= 2.01 * plan.tolerance / plan.penalty
-            bound = problem.shift * problem.gradient_norm
-            return Distance("tilt", float(np.linalg.norm(change)), plan.tilt_scale, bound)
+            return Distance("tilt", float(np.linalg.norm(change)), plan.tilt_scale, most)
 
         held = lambda theta: gradient(theta, *data)  # noqa: E731
         return tape.visit("minimize", (problem, plan), held, run, compare)
@@ -187,37 +195,117 @@ def _gradients_hook(tape: Tape, kind: type) -> Callable[..., Any]:
 
 
 def _draw_hook(tape: Tape, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Exponential mechanism on a ball: the log-densities of D and D' differ by a bounded range."""
+    """Exponential mechanism: the log-densities of D and D' differ by a bounded range or slope."""
 
     def hook(target: Any, n_draws: int, *args: Any, **kwargs: Any) -> Any:
         def run() -> Any:
             return original(target, n_draws, *args, **kwargs)
 
         def compare(entry: Entry) -> Distance:
+            draws = entry.output[0] if isinstance(entry.output, tuple) else entry.output
             rng = np.random.default_rng(0)
             directions = rng.normal(size=(4000, target.dimension))
             directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-            radii = target.radius * rng.random((4000, 1)) ** 0.25  # the boundary tells most
-            points = np.vstack([directions * radii, entry.output.reshape(n_draws, -1)])
-            gaps = target.potential_value(points) - entry.held.potential_value(points)
-            return Distance("range of the log-density", float(np.ptp(gaps)))
+            bounded = np.isfinite(target.radius)
+            size = target.radius if bounded else 10.0 * np.abs(draws).max()
+            radii = size * rng.random((4000, 1)) ** 0.25  # the boundary tells most
+            points = np.vstack([directions * radii, draws.reshape(n_draws, -1)])
+            first = entry.held
+            if bounded:
+                gaps = target.potential_value(points) - first.potential_value(points)
+                return Distance("range of the log-density", n_draws * float(np.ptp(gaps)))
+            # Gopi, Lee and Liu: mu is the slope over the root of the convexity, beta / C
+            gaps = target.potential_gradient(points) - first.potential_gradient(points)
+            slope = float(np.linalg.norm(gaps, axis=1).max())
+            mu = slope / np.sqrt(target.inverse_temperature / target.C)
+            return Distance("slope of the log-density", float(np.sqrt(n_draws) * mu))
 
         return tape.visit("draw", (n_draws,), target, run, compare)
 
     return hook
 
 
-def _statistics_hook(tape: Tape, original: Callable[..., Any], place: int) -> Callable[..., Any]:
-    """Draws made straight from exact counts: the counts themselves are compared."""
+def _with_words(
+    tape: Tape,
+    place: str,
+    generator: np.random.Generator,
+    held: Any,
+    run: Callable[[], Any],
+    compare: Callable[[Entry], Distance],
+    public: tuple[Any, ...],
+) -> Any:
+    """Visit a place that uses up random words; on the neighbor the same number of them is gone."""
 
-    def hook(*args: Any, **kwargs: Any) -> Any:
-        counts = np.array(args[place])
+    def run_and_mark() -> Any:
+        output = run()
+        return output, generator.bit_generator.state
+
+    output, state = tape.visit(place, public, held, run_and_mark, compare)
+    generator.bit_generator.state = state
+    return output
+
+
+def _probabilities_hook(tape: Tape) -> Callable[..., Any]:
+    """Tables of naive Bayes, each row a draw from a Dirichlet density with a floor."""
+    original = _naive_bayes_ops.draw_floored_dirichlet
+
+    def hook(parameter: Any, floor: float, most: float, generator: Any) -> Any:
+        def compare(entry: Entry) -> Distance:
+            # the range of sum_v c_v log p_v: every coefficient at its best and at its worst
+            change = parameter - entry.held
+            gap = sum(_range_of_logarithms(row, floor) for row in change)
+            return Distance("range of a table", float(gap))
+
+        run = lambda: original(parameter, floor, most, generator)  # noqa: E731
+        held, public = np.array(parameter), (parameter.shape, floor)
+        return _with_words(tape, "table", generator, held, run, compare, public)
+
+    return hook
+
+
+def _range_of_logarithms(change: np.ndarray, floor: float) -> float:
+    """Range of ``change @ log p`` over probabilities of at least ``floor``, by brute force."""
+    size = change.shape[0]
+    vertices = np.full((size, size), floor) + (1.0 - size * floor) * np.eye(size)
+    inside = np.random.default_rng(0).dirichlet(np.ones(size), 500) * (1.0 - size * floor) + floor
+    return float(np.ptp(np.log(np.vstack([vertices, inside])) @ change))
+
+
+def _emission_hook(tape: Tape) -> Callable[..., Any]:
+    """Shares of pairs of values: a pair's log-odds move by at most the logarithm of the floor."""
+    original = _hmm_ops.redraw_pairs
+
+    def hook(emission: Any, totals: Any, prior: Any, floors: Any, generator: Any) -> Any:
+        def compare(entry: Entry) -> Distance:
+            change = totals - entry.held[1]
+            np.testing.assert_array_equal(emission, entry.held[0])
+            fields = zip(prior.begin[:-1], prior.begin[1:], floors, strict=True)
+            gap = sum(
+                _range_of_logarithms(row[low:high], floor)
+                for low, high, floor in fields
+                for row in change
+            )
+            return Distance("range of an update", float(gap))
+
+        run = lambda: original(emission, totals, prior, floors, generator)  # noqa: E731
+        held, public = (np.array(emission), np.array(totals)), (emission.shape,)
+        return _with_words(tape, "emissions", generator, held, run, compare, public)
+
+    return hook
+
+
+def _states_hook(tape: Tape, name: str, place: int) -> Callable[..., Any]:
+    """Hidden states: their log-likelihoods differ by a range, summed over the steps."""
+    original = getattr(samplers, name)
+
+    def hook(*args: Any) -> Any:
+        log_like = np.array(args[place])
 
         def compare(entry: Entry) -> Distance:
-            return Distance("counts L1", float(np.abs(counts - entry.held).sum()))
+            return Distance("range of an update", float(np.ptp(log_like - entry.held, 1).sum()))
 
-        run = lambda: original(*args, **kwargs)  # noqa: E731
-        return tape.visit("counts", (counts.shape,), counts, run, compare)
+        run = lambda: original(*args)  # noqa: E731
+        return tape.visit(name, (log_like.shape,), log_like, run, compare)
 
     return hook
 
@@ -234,16 +322,14 @@ def hooks(tape: Tape) -> Iterator[None]:
             patch(randomness, name, _release_hook(tape, name))
         patch(objective_perturbation, "minimize", _minimize_hook(tape))
         patch(samplers, "langevin_chain", _langevin_hook(tape))
-        for kind in (_chain_models.LinearPotential,):
+        for kind in (_chain_models.LinearPotential, _chain_network.NetworkPotential):
             patch(kind, "gradients", _gradients_hook(tape, kind))
-        for name in ("draw_rejection", "draw_hmc"):
+        for name in ("draw_rejection", "draw_hmc", "draw_sgnht"):
             patch(_ops_sampling, name, _draw_hook(tape, getattr(_ops_sampling, name)))
-        patch(naive_bayes, "draw_tables", _statistics_hook(tape, naive_bayes.draw_tables, 1))
-        patch(
-            hidden_markov,
-            "run_ops_chains",
-            _statistics_hook(tape, hidden_markov.run_ops_chains, 1),
-        )
+        patch(_naive_bayes_ops, "draw_floored_dirichlet", _probabilities_hook(tape))
+        patch(_hmm_ops, "redraw_pairs", _emission_hook(tape))
+        for name, place in (("sample_states_ffbs", 0), ("sweep_states_collapsed", 1)):
+            patch(samplers, name, _states_hook(tape, name, place))
         yield
 
 
@@ -264,25 +350,33 @@ def replay(make: Callable[[], Any], data: Any, neighbor: Any) -> tuple[Any, Any,
     return fits[0], fits[1], tape
 
 
-def differing_state(first: Any, second: Any) -> set[str]:
-    """Names of fitted attributes that differ; parameters are left out."""
+def differing_state(first: Any, second: Any, tolerance: float = 0.0) -> set[str]:
+    """Names of fitted attributes that differ, by more than a relative tolerance of their numbers.
+
+    Parameters are left out.
+    """
     params = set(first.get_params())
     names = (set(vars(first)) | set(vars(second))) - params
     return {
         name
         for name in names
-        if not _equal(vars(first).get(name, None), vars(second).get(name, None))
+        if not _equal(vars(first).get(name, None), vars(second).get(name, None), tolerance)
     }
 
 
-def _equal(a: Any, b: Any) -> bool:
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind == "f")
+def _equal(a: Any, b: Any, tolerance: float) -> bool:
+    if isinstance(a, (np.ndarray, float)) or isinstance(b, (np.ndarray, float)):
+        if a is None or b is None or np.shape(a) != np.shape(b):
+            return False
+        if np.asarray(a).dtype.kind != "f":
+            return np.array_equal(a, b)
+        return np.allclose(a, b, rtol=tolerance, atol=0.0, equal_nan=True)
     if isinstance(a, dict):
-        return isinstance(b, dict) and a.keys() == b.keys() and all(_equal(a[k], b[k]) for k in a)
+        same = isinstance(b, dict) and a.keys() == b.keys()
+        return same and all(_equal(a[k], b[k], tolerance) for k in a)
     if isinstance(a, (list, tuple)):
         same = isinstance(b, type(a)) and len(a) == len(b)
-        return same and all(_equal(x, y) for x, y in zip(a, b, strict=True))
+        return same and all(_equal(x, y, tolerance) for x, y in zip(a, b, strict=True))
     if hasattr(a, "__dict__") and type(a) is type(b) and type(a).__eq__ is object.__eq__:
-        return _equal(vars(a), vars(b))
+        return _equal(vars(a), vars(b), tolerance)
     return bool(a == b)

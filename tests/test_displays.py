@@ -149,6 +149,9 @@ def test_arviz_itself():
     model = LaplaceNaiveBayes(random_state=0).fit(X, y)
     data = to_arviz(model, n_samples=20, random_state=0)
     assert dict(data["posterior"].sizes)["draw"] == 20
+    draws = model.sample_posterior(20, random_state=0)["class_prior"]
+    np.testing.assert_array_equal(data["posterior"]["class_prior"].values[0], draws)
+    assert data["posterior"].attrs["privacy"] == str(model.privacy_)
     events = np.random.default_rng(0).integers(2, size=(60, 2))
     chain = PrivateHMM(categories=2, n_states=2, n_iter=5, burn_in=2, random_state=0)
     states = to_arviz(chain.fit(events, times=np.arange(60) % 3, groups=np.arange(60) % 2))
