@@ -106,7 +106,7 @@ for column, epsilon in enumerate((0.05, 0.1, 1.0)):
 axes[0, 0].set_ylabel("how often it happened")
 axes[1, 0].set_ylabel("density")
 handles, labels = axes[0, 0].get_legend_handles_labels()
-fig.legend(handles, labels, loc="outside upper center", ncol=3, frameon=False)
+_ = fig.legend(handles, labels, loc="outside upper center", ncol=3, frameon=False)
 
 # %%
 # Proper scores

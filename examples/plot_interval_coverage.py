@@ -61,7 +61,7 @@ for ax, posterior in zip(axes, COLORS, strict=True):
         title=f"{LABELS[posterior]}: {inside.sum()} of 40 cover", xlabel="proportion", xlim=(0, 1)
     )
 axes[0].set(ylabel="study, sorted by its truth", yticks=[])
-axes[0].legend(loc="upper left")
+_ = axes[0].legend(loc="upper left")
 
 # %%
 # Three models over a range of ε

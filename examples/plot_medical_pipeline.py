@@ -179,7 +179,7 @@ right.hist(
     label=["stayed healthy", "fell ill"],
 )
 right.set(xlabel="risk predicted by the private model", ylabel="patients", title="Predicted risks")
-right.legend()
+_ = right.legend()
 
 # %%
 # What the model says, and how sure it is
@@ -207,7 +207,7 @@ ax.axvline(0, color="0.8", lw=1)
 ax.set_yticks(np.arange(len(order)), [names[k].replace("_", ": ") for k in order])
 ax.set(xlabel="effect on the log-odds", title="Risk factors under differential privacy")
 ax.set_ylim(-0.7, len(order) + 0.6)
-ax.legend(loc="upper left", ncol=2, frameon=False)
+_ = ax.legend(loc="upper left", ncol=2, frameon=False)
 
 # %%
 # The interval of one patient's risk follows from the same draws.
