@@ -3,9 +3,9 @@ Private logistic regression: accuracy against epsilon
 =====================================================
 
 Objective perturbation minimizes the penalized logistic loss plus a random linear term. How much
-does privacy cost? The left and middle panels draw test accuracy against epsilon, beside the same
-model without noise (as in figure 2 of Wang, Fienberg and Smola, 2015). The right panel shows what
-the release says about the coefficients: 90 % intervals that know about the noise.
+does privacy cost? The first figure draws test accuracy against epsilon, beside the same model
+without noise (as in figure 2 of Wang, Fienberg and Smola, 2015). The second shows what the release
+says about the coefficients: 90 % intervals that know about the noise.
 
 With a data folder in ``SKDPBAYES_DATA`` the panels are Adult and Abalone; without, a made-up
 census and two normal classes stand in.

@@ -86,7 +86,7 @@ def tolerance_of(
     rounding at coefficients of norm r, the radius. Longer minimizers are scaled back to it, which
     keeps their direction. The released point is within :math:`\tau/\lambda` of the projection of
     the exact minimizer in any case: at norm :math:`t > r` the computed one is off by at most
-    :math:`\eta = (\tau/2 + e(t))/\lambda` with :math:`e(t) \le e(r)\,t/r`, and the projection
+    :math:`\eta = (\tau/2 + e(r))\,(t/r)/\lambda`, since both parts may grow so, and the projection
     shrinks that by :math:`r/(t-\eta)`; together at most :math:`0.9\,\tau/\lambda` divided by
     :math:`1 - \eta/t \ge 0.9`. Where the last bound fails, and for `free`, the radius is one that
     no minimizer can reach.

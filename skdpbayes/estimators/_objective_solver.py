@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager
 from functools import cache, partial
 from typing import Any
@@ -59,7 +60,9 @@ def minimize(
             hessian = PREVIEW_PART * information(start, *preview)
             hessian[np.diag_indices_from(hessian)] += plan.penalty
     goal = 0.5 * plan.tolerance
-    theta = _solve(X, codes, constant, problem, plan.penalty, tilt, start, goal, hessian)
+    theta = _solve(
+        X, codes, constant, problem, plan.penalty, tilt, start, goal, hessian, radius=plan.radius
+    )
     return theta * (plan.radius / max(float(np.linalg.norm(theta)), plan.radius))
 
 
@@ -73,6 +76,8 @@ def _solve(
     start: np.ndarray,
     tolerance: float,
     first_hessian: np.ndarray | None = None,
+    *,
+    radius: float = math.inf,
 ) -> np.ndarray:
     """Minimize loss + penalty + tilt over these rows to a gradient norm of `tolerance`."""
     shape = (problem.n_outputs, problem.n_features)
@@ -92,10 +97,15 @@ def _solve(
 
     if problem.n_parameters <= LARGEST_HESSIAN:
         theta = samplers.minimize_newton(
-            value_gradient, hessian, start, tolerance=tolerance, first_hessian=first_hessian
+            value_gradient,
+            hessian,
+            start,
+            tolerance=tolerance,
+            radius=radius,
+            first_hessian=first_hessian,
         )
     else:
-        theta = samplers.minimize_lbfgs(value_gradient, start, tolerance=tolerance)
+        theta = samplers.minimize_lbfgs(value_gradient, start, tolerance=tolerance, radius=radius)
     return np.asarray(theta)
 
 

@@ -7,6 +7,7 @@ norm once differences of values drown in rounding. They end with a gradient norm
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -37,6 +38,7 @@ def minimize_newton(
     start: np.ndarray,
     *,
     tolerance: float,
+    radius: float = math.inf,
     first_hessian: np.ndarray | None = None,
     max_steps: int = 1000,
 ) -> np.ndarray:
@@ -55,6 +57,8 @@ def minimize_newton(
         Where to begin.
     tolerance : float
         Bound on the gradient norm of the result, positive.
+    radius : float
+        For a result of a norm beyond it the bound grows in proportion, as rounding does.
     first_hessian : ndarray of shape (d, d) or None
         A positive definite guess of the Hessian around the minimizer, from which to begin.
     max_steps : int
@@ -75,7 +79,7 @@ def minimize_newton(
     factor = None if first_hessian is None else _factor(first_hessian)
     past: list[SecantPair] = []
     for _ in range(max_steps):
-        if size <= tolerance:
+        if size <= tolerance * max(1.0, float(np.linalg.norm(theta)) / radius):
             return theta
         if factor is None:
             factor, fresh, past = _factor(hessian(theta)), True, []
@@ -115,6 +119,7 @@ def minimize_lbfgs(
     start: np.ndarray,
     *,
     tolerance: float,
+    radius: float = math.inf,
     max_steps: int = 100_000,
     memory: int = 20,
 ) -> np.ndarray:
@@ -122,7 +127,7 @@ def minimize_lbfgs(
 
     Parameters
     ----------
-    value_gradient, start, tolerance, max_steps
+    value_gradient, start, tolerance, radius, max_steps
         As in :func:`minimize_newton`.
     memory : int
         Number of past steps kept.
@@ -141,7 +146,7 @@ def minimize_lbfgs(
     past: list[SecantPair] = []
     for _ in range(max_steps):
         size = float(np.linalg.norm(gradient))
-        if size <= tolerance:
+        if size <= tolerance * max(1.0, float(np.linalg.norm(theta)) / radius):
             return theta
         found = _line_search(value_gradient, theta, value, gradient, _two_loop(gradient, past))
         if found is None:

@@ -81,6 +81,18 @@ def test_coefficients_beyond_the_radius_keep_their_direction(delta):
     assert np.linalg.norm(free.coef_) > 1.0
 
 
+def test_minimizers_far_beyond_the_radius_are_no_error():
+    """Rounding grows with the coefficients, and so does the gradient norm that is asked for."""
+    rng = np.random.default_rng(0)
+    for seed in range(6):
+        X = rng.normal(size=(100, 3)) * 10.0 ** -rng.integers(3, 6)
+        y = (X[:, 0] > 0).astype(int)
+        model = ObjPertLogisticRegression(
+            1.0, 0.0, C=1.7e10, method="output", fit_intercept=False, random_state=seed
+        ).fit(X, y)
+        assert np.all(np.isfinite(model.coef_))
+
+
 def test_a_hessian_without_a_factor_is_no_error():
     """Rounding makes it indefinite; the message of the factorization told the rank of the data."""
     matrix = np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]) - 1e-15 * np.eye(3)
