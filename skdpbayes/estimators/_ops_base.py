@@ -101,6 +101,8 @@ class OnePosteriorSample(PrivateLinearClassifier):
         # 5 touch the data, under noise
         with np.errstate(all="ignore"):  # whether a trajectory overflows depends on the data
             draws = self._sample(problem, plan, sampler, X, codes, generator)
+        # whether a chain diverged depends on the data, so it must not be an error
+        draws = np.where(np.isfinite(draws), draws, 0.0)
         self._store_draws(randomness.snap(draws, self._grid(problem, plan)))
         self.privacy_ = guarantee
         self.C_ = plan.C

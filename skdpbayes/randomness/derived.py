@@ -11,6 +11,10 @@ from skdpbayes.randomness.generator import make_generator
 
 __all__ = ["derived_generator", "derived_state"]
 
+# Nobody spawns four billion children, so this number keeps derived streams apart from the children
+# that a caller spawns and from those of `skdpbayes.randomness.spawn`, which have a number too.
+DERIVED = 2**32 - 1
+
 
 def derived_state(random_state: Any, *purpose: int) -> Any:
     """Return a `random_state` whose bits are not those that `random_state` itself gives.
@@ -36,15 +40,14 @@ def derived_state(random_state: Any, *purpose: int) -> Any:
     --------
     >>> from skdpbayes.randomness import derived_state
     >>> derived_state(7, 1).spawn_key
-    (1,)
+    (4294967295, 1)
     """
     if isinstance(random_state, Integral) and not isinstance(random_state, (bool, np.bool_)):
-        return np.random.SeedSequence(int(random_state), spawn_key=purpose)
+        random_state = np.random.SeedSequence(int(random_state))
     if isinstance(random_state, np.random.SeedSequence):
-        # Children that the caller spawns have short keys: a long prefix keeps ours apart.
         return np.random.SeedSequence(
             random_state.entropy,
-            spawn_key=(*random_state.spawn_key, 2**32 - 1, *purpose),
+            spawn_key=(*random_state.spawn_key, DERIVED, *purpose),
             pool_size=random_state.pool_size,
         )
     return random_state

@@ -15,6 +15,8 @@ __all__ = ["SecureChaCha", "is_seeded", "make_generator", "spawn"]
 
 KEY_BITS = 256  # the full ChaCha key
 ROUNDS = 20  # ChaCha20; fewer rounds are faster but less conservative
+# Sets the children of a seeded generator apart from those that a caller spawns from its seed.
+SPAWNED = 2**32 - 2
 _SEED_WORDS = 8  # 8 x 32 bits are drawn from a caller's generator to seed ours
 
 _live: weakref.WeakSet[SecureChaCha] = weakref.WeakSet()
@@ -151,4 +153,12 @@ def spawn(generator: np.random.Generator, n: int) -> list[np.random.Generator]:
     bit_generator = generator.bit_generator
     if isinstance(bit_generator, SecureChaCha):
         return [make_generator() for _ in range(n)]
-    return [_seeded(seed) for seed in bit_generator.seed_seq.spawn(n)]  # type: ignore[attr-defined]
+    parent: Any = bit_generator.seed_seq
+    own = np.random.SeedSequence(
+        parent.entropy,
+        spawn_key=(*parent.spawn_key, SPAWNED),
+        pool_size=parent.pool_size,
+        n_children_spawned=parent.n_children_spawned,
+    )
+    parent.spawn(n)  # only counts: what the caller spawns from the same seed must not be our noise
+    return [_seeded(seed) for seed in own.spawn(n)]
