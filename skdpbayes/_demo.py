@@ -170,7 +170,7 @@ def format_table(rows: list[Row]) -> str:
     groups = by_estimator(rows)
     cells = "".join(f"{row.epsilon:>6g}" for row in next(iter(groups.values())))
     wide = max(len(cells), len("accuracy at epsilon"))
-    head = f"  {'estimator':26s}{'delta':10s}{cells:>{wide}s}{'no privacy':>12s}{'s/fit':>7s}"
+    head = f"  {'estimator':26s}{'delta':10s}{cells:>{wide}s}{'no privacy':>11s}{'s/fit':>7s}"
     lines = [f"{'':38s}{'accuracy at epsilon':>{wide}s}", head, "-" * len(head)]
     for letter, (name, mine) in zip(LETTERS, groups.items(), strict=False):
         claim = mine[0].claim
@@ -178,7 +178,7 @@ def format_table(rows: list[Row]) -> str:
         cells = "".join(f"{row.accuracy:6.3f}" for row in mine)
         seconds = sum(row.seconds for row in mine) / len(mine)
         lines.append(
-            f"{letter} {name:26s}{delta:10s}{cells:>{wide}s}{mine[0].reference:12.3f}{seconds:7.2f}"
+            f"{letter} {name:26s}{delta:10s}{cells:>{wide}s}{mine[0].reference:11.3f}{seconds:7.2f}"
         )
     return "\n".join(lines)
 

@@ -9,6 +9,7 @@ import pytest
 
 import skdpbayes
 from skdpbayes import _demo
+from skdpbayes.privacy import GaussianDP, PrivacyGuarantee
 
 
 def test_every_estimator_is_in_the_demo():
@@ -66,6 +67,20 @@ def test_the_text_plot_puts_letters_at_the_share_that_is_kept():
     axis = lines[-1]
     assert axis.index("epsilon 0.1") == lines[10].index("A")
     assert [axis.count(f"epsilon {epsilon}") for epsilon in ("0.1", "1 ", "10")] == [1, 1, 1]
+
+
+def test_the_default_table_fits_eighty_columns():
+    claim = PrivacyGuarantee.from_event(
+        GaussianDP(1.0), delta=1e-6, adjacency="replace_one", mechanism="test"
+    )
+    longest = max((demo.estimator for demo in _demo.DEMOS), key=len)
+    rows = [
+        _demo.Row(longest, "task", epsilon, claim, 0.75, 0.8, 0.7, 12.0)
+        for epsilon in _demo.EPSILONS
+    ]
+    lines = _demo.format_table(rows).splitlines()
+    assert len({len(line) for line in lines[1:]}) == 1
+    assert max(map(len, lines)) <= 80
 
 
 def test_a_picture_that_cannot_be_written_is_refused_before_the_work(tmp_path):
