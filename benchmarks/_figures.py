@@ -28,7 +28,8 @@ def draw(store, folder):
     folder.mkdir(parents=True, exist_ok=True)
     rows = store.select(part="accuracy")
     found = {}
-    names = list(dict.fromkeys(row["data"] for row in rows))
+    # our side measures the levels without privacy, and has to be there
+    names = [row["data"] for row in rows if row["adjacency"] == "not private"]
     linear = [name for name in names if name.endswith((", raw", ", log"))]
     tables = [name for name in names if name.endswith(", bins")]
     if linear:

@@ -103,14 +103,16 @@ class Store:
         with self._lock:
             self.stamps[f"{part}/{who}"]["versions"].update(found)
 
-    def finish(self, part, who, seconds):
-        """Drop rows of the part that this run did not measure again."""
+    def finish(self, part, who, seconds, data=None):
+        """Drop rows of the part (of the data sets that were run) not measured again."""
         with self._lock:
             self.stamps[f"{part}/{who}"].update(complete=True, took=round(seconds))
             self.rows = [
                 row
                 for row in self.rows
-                if (row["part"], row["who"]) != (part, who) or self._key(row) in self._fresh
+                if (row["part"], row["who"]) != (part, who)
+                or (data is not None and row.get("data") not in data)
+                or self._key(row) in self._fresh
             ]
             self._save()
 

@@ -3,6 +3,7 @@
     python benchmarks/run.py --peers --data FOLDER --environments CACHE
     python benchmarks/run.py --peers --parts speed hmm        # some parts; the rest is kept
     python benchmarks/run.py --only ours --parts accuracy     # measure one side again and merge
+    python benchmarks/run.py --peers --parts accuracy --sets log Abalone
     python benchmarks/run.py --from docs/benchmarks.json      # draw the page again, run nothing
     python benchmarks/run.py --from A.json B.json             # the same, merged; later files win
     python benchmarks/run.py --quick                          # under a minute, elsewhere
@@ -42,6 +43,7 @@ def parse(arguments=None):
     add("--peers", action="store_true", help="run the peers too")
     add("--only", choices=("ours", "peers"), help="run one side, keep the rows of the other")
     add("--parts", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
+    add("--sets", nargs="+", metavar="SET", help="of the accuracies: raw, log, bins, Abalone")
     add("--data", default=os.environ.get("SKDPBAYES_DATA"), help="folder of the data sets")
     add("--quick", action="store_true", help="few rows, seeds and epsilons: does it run?")
     add("--seeds", type=int, default=10, help="seeds of our accuracies")
@@ -73,7 +75,12 @@ def measure(args, store, only):
         for who in only:
             store.begin(part, who)
         if part == "accuracy":
-            accuracy(args, store, only, sets, pythons)
+            chosen = [d for d in sets if not args.sets or d.name.split(", ")[-1] in args.sets]
+            accuracy(args, store, only, chosen, pythons)
+            for who in only:
+                names = [d.name for d in chosen]
+                store.finish(part, who, time.perf_counter() - start, names)
+            continue
         elif part == "speed":
             _timings.speed(store, sets, only, pythons, threads, args.quick)
         elif part == "hmm":

@@ -80,6 +80,20 @@ def test_results_of_one_side_merge_with_those_of_the_other(modules, tmp_path):
     }
 
 
+def test_data_sets_can_be_measured_apart(modules, tmp_path):
+    store_module, _ = modules
+    store = store_module.Store(tmp_path / "results.json")
+    for data in ("a", "b"):
+        store.begin("accuracy", "ours")
+        store.put(part="accuracy", who="ours", data=data, method="m")
+        store.finish("accuracy", "ours", 1.0, [data])
+    again = store_module.Store(tmp_path / "results.json")
+    again.begin("accuracy", "ours")
+    again.put(part="accuracy", who="ours", data="b", method="n")
+    again.finish("accuracy", "ours", 1.0, ["b"])
+    assert {(row["data"], row["method"]) for row in again.rows} == {("a", "m"), ("b", "n")}
+
+
 def test_only_like_is_compared_with_like(modules, tmp_path):
     store_module, page_module = modules
     store = store_module.Store(tmp_path / "results.json")
