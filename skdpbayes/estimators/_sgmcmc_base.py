@@ -158,7 +158,7 @@ class PrivateChainClassifier(ChainSettings):
                 dynamics,
                 start,
                 generator,
-                burn_in=float(self.burn_in),
+                burn_in=self._burn_in,
                 n_draws=self._n_draws,
                 progress=self._progress,
             )

@@ -54,7 +54,7 @@ class ChainSettings(ProbabilisticLinearClassifier):
     preconditioner_share: float
     init: str
     release: str
-    burn_in: float
+    burn_in: float | str
     n_draws: int | str
     warm_start: bool
 
@@ -77,6 +77,12 @@ class ChainSettings(ProbabilisticLinearClassifier):
             return 10 if self._is_network else 50
         return int(self.n_draws)
 
+    @property
+    def _burn_in(self) -> float:
+        if self.burn_in == "auto":
+            return 0.75 if self._is_network else 0.5
+        return float(self.burn_in)
+
     def _check_own_parameters(self, shape: tuple[int, int]) -> None:
         check_real("C", self.C, low=0.0, closed="neither")
         check_choice("sampler", self.sampler, SAMPLERS)
@@ -84,7 +90,8 @@ class ChainSettings(ProbabilisticLinearClassifier):
         check_choice("accountant", self.accountant, ACCOUNTANTS)
         check_choice("init", self.init, ("public", "ops"))
         check_choice("release", self.release, ("chain", "last"))
-        check_real("burn_in", self.burn_in, low=0.0, high=1.0, closed="low")
+        if self.burn_in != "auto":
+            check_real("burn_in", self.burn_in, low=0.0, high=1.0, closed="low")
         check_real(
             "preconditioner_share", self.preconditioner_share, low=0.0, high=1.0, closed="neither"
         )

@@ -118,8 +118,9 @@ class DPSGLDClassifier(PrivateChainClassifier):
         Start at zero, or at one posterior sample under half of the budget (the hybrid algorithm).
     release : {"chain", "last"}, default="chain"
         What is released; "last" needs full batches and ``sampler="sgld"``.
-    burn_in : float, default=0.5
-        Fraction of the chain that ``coef_`` and the draws leave out, in [0, 1).
+    burn_in : float or "auto", default="auto"
+        Fraction of the chain that ``coef_`` and the draws leave out, in [0, 1). "auto" is 0.5, and
+        0.75 for networks, which take longer to arrive.
     n_draws : int or "auto", default="auto"
         Number of draws of the chain that are kept; "auto" is 50, and 10 for networks.
     warm_start : bool, default=False
@@ -211,7 +212,7 @@ class DPSGLDClassifier(PrivateChainClassifier):
         preconditioner_share: float = 0.2,
         init: str = "public",
         release: str = "chain",
-        burn_in: float = 0.5,
+        burn_in: float | str = "auto",
         n_draws: int | str = "auto",
         warm_start: bool = False,
         random_state: Any = None,

@@ -188,14 +188,24 @@ def test_more_draws_than_kept_is_an_error():
         model.sample_posterior(6)
 
 
+@pytest.mark.parametrize(("hidden", "n_states"), [((), 20), ((4,), 10)])
+def test_networks_leave_out_more_of_the_chain(hidden, n_states):
+    X, y = linear_data()
+    model = DPSGLDClassifier(hidden_layer_sizes=hidden, n_steps=40, n_draws=40, random_state=0)
+    draws = model.fit(X, y).sample_posterior()
+    assert len(draws["coef_0" if hidden else "coef"]) == n_states
+
+
 @pytest.mark.parametrize("hidden", [(), (8,)])
 def test_memory_does_not_grow_with_the_steps(hidden):
     """The largest memory in use during a fit, apart from a few numbers a step (its size, noise)."""
     X, y = make_census(2000, encoding="raw", return_X_y=True, random_state=0)
-    params = {"batch_size": 100, "hidden_layer_sizes": hidden, "n_draws": 10, "random_state": 0}
+    params = {"batch_size": 100, "hidden_layer_sizes": hidden, "n_draws": 10, "burn_in": 0.5}
     peaks = []
     for n_steps in (20, 1500, 6000):  # noise and batches come in blocks: 1500 steps fill one
-        model = DPSGLDClassifier(epsilon=np.inf, clip_norm=1.0, n_steps=n_steps, **params)
+        model = DPSGLDClassifier(
+            epsilon=np.inf, clip_norm=1.0, n_steps=n_steps, random_state=0, **params
+        )
         tracemalloc.start()
         model.fit(X, y)
         peaks.append(tracemalloc.get_traced_memory()[1])
