@@ -18,7 +18,7 @@ is enough.
 # Figure 1: :math:`\varepsilon = 1`, true :math:`p = 0.3`, :math:`N = 20`, floor
 # :math:`a_0 = 0.2`. The densities of the private methods are averages over the data's noise.
 
-import os
+import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -26,7 +26,7 @@ from scipy import stats
 
 from skdpbayes.conjugate import BetaBernoulli
 
-QUICK = bool(os.environ.get("SKDPBAYES_QUICK"))
+QUICK = "--full" not in sys.argv
 REPEATS = 60 if QUICK else 1000
 
 rng = np.random.default_rng(0)

@@ -10,6 +10,7 @@ names a folder that has it, a made-up census otherwise.
 """
 
 import os
+import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -17,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skdpbayes import DPSGLDClassifier, OPSLogisticRegression, datasets
 
-quick = bool(os.environ.get("SKDPBAYES_QUICK"))
+quick = "--full" not in sys.argv
 if os.environ.get("SKDPBAYES_DATA") and not quick:
     name = "Adult"
     X, y = datasets.load_adult(return_X_y=True)

@@ -15,7 +15,7 @@ thermostat counts all of it as friction, and keeps the spread of the posterior.
 # %%
 # Data and the exact posterior
 # ----------------------------
-import os
+import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -24,7 +24,7 @@ from skdpbayes import samplers
 from skdpbayes.privacy import subsampled_noise_multiplier
 from skdpbayes.randomness import gaussian, make_generator, poisson_subset
 
-quick = bool(os.environ.get("SKDPBAYES_QUICK"))
+quick = "--full" not in sys.argv
 n_records, batch_size, n_steps = 20_000, 1_000, 400 if quick else 4_000
 rng = np.random.default_rng(0)
 X = rng.uniform(-1.0, 1.0, (n_records, 2)) @ np.array([[1.0, 0.4], [0.0, 0.8]]) / 1.4

@@ -17,6 +17,7 @@ folder that holds the FARS table, the example reads four years of fatal crashes 
 # The grid of places and months and the categories come from the code book, never from the events.
 
 import os
+import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,7 +26,7 @@ from skdpbayes import PrivateHMM
 from skdpbayes.datasets import load_fars, make_event_log
 from skdpbayes.plotting import EmissionDisplay, StateTimelineDisplay
 
-quick = bool(os.environ.get("SKDPBAYES_QUICK"))
+quick = "--full" not in sys.argv
 real = bool(os.environ.get("SKDPBAYES_DATA"))
 if real:
     log = load_fars(groups="region")

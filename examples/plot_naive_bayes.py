@@ -14,6 +14,7 @@ for true ones does to credible intervals.
 # With ``SKDPBAYES_DATA`` set this is the Adult census with public bins, otherwise a made-up one.
 
 import os
+import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,7 +23,7 @@ from sklearn.naive_bayes import CategoricalNB
 
 from skdpbayes import LaplaceNaiveBayes, datasets
 
-QUICK = bool(os.environ.get("SKDPBAYES_QUICK"))
+QUICK = "--full" not in sys.argv
 SEEDS = 1 if QUICK else 3
 
 if os.environ.get("SKDPBAYES_DATA"):

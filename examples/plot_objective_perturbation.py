@@ -14,6 +14,7 @@ census and two normal classes stand in.
 # %%
 # Data: rows of norm at most 1, scaled by public bounds, never by the data.
 import os
+import sys
 import warnings
 
 import matplotlib.pyplot as plt
@@ -24,7 +25,7 @@ from skdpbayes import ObjPertLogisticRegression, datasets
 from skdpbayes.exceptions import PrivacyWarning
 
 warnings.simplefilter("ignore", PrivacyWarning)
-quick = os.environ.get("SKDPBAYES_QUICK") == "1"
+quick = "--full" not in sys.argv
 epsilons = [0.1, 1.0, 5.0] if quick else [0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0]
 n_seeds = 2 if quick else 3
 

@@ -14,7 +14,7 @@ the tight Gaussian bound that this library uses, and the Corollary 8 of Minami e
 # %%
 # Two coefficients, many releases
 # -------------------------------
-import os
+import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from skdpbayes import OPSLogisticRegression
 from skdpbayes.privacy import gdp_mu, gradient_sensitivity, minami2016_mu, ops_inverse_temperature
 
-quick = bool(os.environ.get("SKDPBAYES_QUICK"))
+quick = "--full" not in sys.argv
 rng = np.random.default_rng(0)
 n_records, n_runs = (1_000, 20) if quick else (4_000, 150)
 X = rng.uniform(-0.7, 0.7, (n_records, 2))

@@ -9,7 +9,7 @@ A private search over a grid costs little more than a few fits, because only the
 # %%
 # How much budget does the search leave to one fit? That depends on the number of candidates, and on
 # whether all of them are fitted (composition) or a random number of random ones (repetition).
-import os
+import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -18,7 +18,7 @@ from skdpbayes import LaplaceNaiveBayes, datasets
 from skdpbayes.model_selection import PrivateGridSearchCV, plan_search
 from skdpbayes.privacy import GaussianDP, gdp_mu
 
-quick = bool(os.environ.get("SKDPBAYES_QUICK"))
+quick = "--full" not in sys.argv
 
 
 def gaussian(epsilon, delta):

@@ -18,14 +18,14 @@ quarter.
 # %%
 # Bounds against epsilon
 # ----------------------
-import os
+import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpbayes.privacy import chain_event, li2019_noise_multiplier, step_size_bound
 
-quick = bool(os.environ.get("SKDPBAYES_QUICK"))
+quick = "--full" not in sys.argv
 n_records, n_steps = 50_000, 10_000
 setting = {"n_steps": n_steps, "batch_size": 500, "n_samples": n_records, "clip_norm": 1.0}
 
