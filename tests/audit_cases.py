@@ -249,7 +249,7 @@ BALL = {"coef_norm": 1.0, "C": 100.0, "cap_at_posterior": False}
 STILL = {"friction": 1e-6, "temperature": "auto", "look": kicks_of, "note": HIDDEN}
 
 DRAWS = {"mechanism": "ops", "alpha_emission": 0.01, "cost": 2, **PURE}
-HAMILTON = {"sampler": "hmc", "n_chains": 1, "n_steps": 1, "cost": 2}
+HAMILTON = {"sampler": "hmc", "n_chains": 1, "n_steps": 1, "cost": 3}
 
 
 def _objective(label: str, **params: Any) -> list[Case]:

@@ -12,21 +12,21 @@ from skdpbayes.estimators._hmm_evidence import NoisyCellEvidence
 N_LOGS = 40
 
 
-def coverage(epsilon, n_logs=N_LOGS, **params):
+def coverage(epsilon, n_logs=N_LOGS, sizes=(3, 4, 200), n_iter=900, **params):
     """Share of 90 % intervals that hold the truth; true emissions are drawn from the prior."""
     inside = []
     for seed in range(n_logs):
         log = make_event_log(
-            5, 8, 60, n_states=1, categories=(5,), emission_concentration=1.0, random_state=seed
+            *sizes, n_states=1, categories=(5,), emission_concentration=1.0, random_state=seed
         )
         hmm = PrivateHMM(
             epsilon,
             n_states=1,
             categories=5,
-            n_times=8,
-            group_labels=range(5),
-            n_iter=300,
-            burn_in=100,
+            n_times=sizes[1],
+            group_labels=range(sizes[0]),
+            n_iter=n_iter,
+            burn_in=n_iter // 3,
             n_chains=1,
             random_state=seed + 1000,
             **params,
@@ -49,4 +49,4 @@ def test_believing_noisy_counts_does_not():
 def test_draws_from_counts_alone_would_creep(monkeypatch):
     # Without the moves that sum the counts out the chain has not left its start's surroundings.
     monkeypatch.setattr(NoisyCellEvidence, "move", lambda self, states, emission, *_: emission)
-    assert coverage(0.1, 20) < 0.75
+    assert coverage(0.1, 20, sizes=(5, 8, 60), n_iter=300) < 0.75
