@@ -305,6 +305,8 @@ class ObjPertLogisticRegression(ProbabilisticLinearClassifier):
         )
 
     def _mechanism(self, plan: Plan) -> str:
+        if self._non_private:
+            return "logistic regression without noise"
         noise = "gamma" if plan.pure else "Gaussian"
         also = " and a noisy Fisher information" if self.inference_budget > 0.0 else ""
         return f"{self.method} perturbation with {noise} noise{also}"
