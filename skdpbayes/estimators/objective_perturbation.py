@@ -262,9 +262,8 @@ class ObjPertLogisticRegression(ProbabilisticLinearClassifier):
             delattr(self, name)
 
     def _prior_precision(self, plan: Plan) -> float:
-        if isinstance(self.C, str):
-            return min(plan.penalty, plan.n_parameters / float(self.coef_norm) ** 2)
-        return plan.penalty
+        guess = plan.n_parameters / float(self.coef_norm) ** 2
+        return min(plan.penalty, guess) if isinstance(self.C, str) else plan.penalty
 
     def _problem(self, n_samples: int) -> Problem:
         return Problem(
@@ -300,9 +299,8 @@ class ObjPertLogisticRegression(ProbabilisticLinearClassifier):
         else:
             C = float(self.C)
             check_reachable(problem, C, self.method, self.calibration, share)
-        return make_plan(
-            problem, C=C, method=self.method, calibration=self.calibration, inference_budget=share
-        )
+        settings = {"method": self.method, "calibration": self.calibration}
+        return make_plan(problem, C=C, inference_budget=share, **settings)
 
     def _mechanism(self, plan: Plan) -> str:
         if self._non_private:
