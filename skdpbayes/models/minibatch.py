@@ -311,11 +311,13 @@ def clipped_linear_gradient(
     rest = (codes, lengths, clip, batch, rows is None, units)
     if theta.shape[0] == 1:
         out = np.zeros(theta.shape)
-        (_binary_csr if compressed else _binary_dense)(theta, *data, *rest, out)
+        binary: Any = _binary_csr if compressed else _binary_dense
+        binary(theta, *data, *rest, out)
         return out
     columns = np.ascontiguousarray(theta.T)
     out = np.zeros(columns.shape)
-    (_softmax_csr if compressed else _softmax_dense)(columns, *data, *rest, out)
+    softmax: Any = _softmax_csr if compressed else _softmax_dense
+    softmax(columns, *data, *rest, out)
     return np.ascontiguousarray(out.T)
 
 
