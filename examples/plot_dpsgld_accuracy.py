@@ -5,8 +5,8 @@ Accuracy of private chains against epsilon
 Logistic regression on census rows, by four Bayesian routes: one posterior sample (OPS), the hybrid
 that starts a chain at such a sample with half of the budget, the plain private chain, and the chain
 in coordinates made from released moments of the rows, which is the default. This is the comparison
-of figure 3 of Li et al. (2019). Adult is used where the environment variable ``SKDPBAYES_DATA``
-names a folder that has it, a made-up census otherwise.
+of figure 3 of Li et al. (2019). With ``--full``, Adult is used where the environment variable
+``SKDPBAYES_DATA`` names a folder that has it; a made-up census otherwise.
 """
 
 import os
@@ -71,5 +71,6 @@ axes.axhline(
 )
 axes.set(xscale="log", xlabel="ε (δ = 1e-5, zero_out)", ylabel="test accuracy", title=name)
 axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
+axes.minorticks_off()
 axes.legend()
 plt.show()
