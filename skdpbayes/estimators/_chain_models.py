@@ -52,13 +52,14 @@ class LinearPotential:
     data_norm: float
 
     def __post_init__(self) -> None:
-        n_rows, d = self.X.shape
+        d = self.X.shape[1]
         coordinates = self.coordinates
         constant = coordinates.constant
         self.shape: tuple[int, ...] = (self.n_outputs, d + bool(constant))
         # prior precision of the coefficients of x and of the intercept
         prior = np.full(d + 1, 1.0 / self.C)
         prior[d] /= self.intercept_scaling**2
+        self.precision = prior
         self.diagonal = coordinates.transform is None
         if self.diagonal:
             self.lift = np.append(np.full(d, coordinates.scale), constant)
@@ -70,9 +71,6 @@ class LinearPotential:
             self.prior = (self.lift * prior) @ self.lift.T
         self.lengths = coordinates.lengths(self.X, self.data_norm)
         self.X = models.compact_rows(self.X)
-        self.units = np.array(
-            [models.sum_unit(n_rows, self.data_norm), models.sum_unit(n_rows, 1.0)]
-        )
 
     def gradients(
         self, position: np.ndarray, rows: np.ndarray | None, clip_norm: float
@@ -86,14 +84,15 @@ class LinearPotential:
             theta = position @ self.lift
         # positions are released, so this is post-processing; without it a record could tell of
         # itself by 0 * inf
-        np.fmax(np.fmin(theta, LARGEST, out=theta), -LARGEST, out=theta)
+        if not np.vdot(theta, theta) < LARGEST**2:
+            np.fmax(np.fmin(theta, LARGEST, out=theta), -LARGEST, out=theta)
         sums = models.clipped_linear_gradient(
-            theta, self.X, self.codes, self.lengths, clip_norm, self.units, rows
+            theta, self.X, self.codes, self.lengths, clip_norm, self.data_norm, rows
         )
         if self.diagonal:
             sums *= self.lift
             return sums[:, : self.shape[1]], position * self.prior
-        return sums @ self.lift.T, position @ self.prior
+        return sums @ self.lift.T, (theta * self.precision) @ self.lift.T
 
     def rounding(self, n_rows: int) -> float:
         """Bound on what rounding adds to the distance of two sums of at most ``n_rows`` records.
@@ -102,7 +101,7 @@ class LinearPotential:
         record that differs. Their map is a matrix product: off by at most d + 4 roundings of the
         product of the norms.
         """
-        d = self.lift.shape[-1] - 1
+        n, d = self.X.shape
         norm = float(np.max(np.abs(self.lift)) if self.diagonal else np.linalg.norm(self.lift))
         terms = 4.0 if self.diagonal else d + 4.0
         # residuals are at most sqrt(2) long, for softmax
@@ -110,7 +109,7 @@ class LinearPotential:
         in_units = (
             0.5
             * math.sqrt(self.n_outputs)
-            * math.hypot(math.sqrt(d) * self.units[0], self.units[1])
+            * math.hypot(math.sqrt(d) * models.sum_unit(n, self.data_norm), models.sum_unit(n, 1.0))
         )
         return norm * (2.0 * in_units + 2.0 * terms * ROUNDOFF * longest) * (1.0 + 1e-6)
 
