@@ -34,9 +34,9 @@ class ChainPlan:
     """Batches, noise and price of a chain.
 
     ``setup`` holds what is released before the chain (moments, a first draw). ``langevin`` holds
-    the standard deviations that the sampler itself wants on the gradient, where the step sizes are
-    public numbers; where they follow from the setup, noise is at least ``noise_multiplier`` and may
-    only be larger than what is accounted.
+    the standard deviations that the sampler itself wants on the gradient (of every step, or one
+    number if all are the same), where the step sizes are public numbers; where they follow from the
+    setup, noise is at least ``noise_multiplier`` and may only be larger than what is accounted.
     """
 
     n_samples: int
@@ -56,8 +56,8 @@ class ChainPlan:
         return self.batch_size / self.n_samples
 
     def noise_multipliers(self) -> np.ndarray:
-        """Noise multiplier of every step, as accounted."""
-        needed = np.full(self.n_steps, self.noise_multiplier)
+        """Noise multiplier of every step, as accounted; one number if all are the same."""
+        needed = np.array([self.noise_multiplier])
         if self.langevin is None:
             return needed
         return np.maximum(needed, self.langevin * self.sampling_rate / self.clip_norm)
@@ -67,9 +67,8 @@ class ChainPlan:
         """Everything that is released: setup and chain."""
         if not self.private:
             return privacy.NoPrivacy()
-        chain = _chain_event(
-            self.noise_multipliers(), self.sampling_rate, self.subsampling, self.adjacency
-        )
+        sampling = (self.sampling_rate, self.subsampling, self.adjacency)
+        chain = _chain_event(self.noise_multipliers(), self.n_steps, *sampling)
         return privacy.compose([*self.setup, chain])
 
     def batches(self, generator: np.random.Generator) -> Iterator[np.ndarray | None]:
@@ -97,11 +96,13 @@ class ChainPlan:
         return self.n_samples if self.subsampling == "poisson" else int(self.batch_size)
 
     def noise_scales(self, langevin: np.ndarray, size: int, rounding: float) -> np.ndarray:
-        """Standard deviation of the noise on the sum of clipped gradients, for every step.
+        """Standard deviation of the noise on the sum of clipped gradients.
+
+        Of every step, or one number if all are the same.
 
         Parameters
         ----------
-        langevin : ndarray of shape (n_steps,)
+        langevin : ndarray of shape (n_steps,) or (1,)
             What the sampler wants on the estimated gradient of the potential.
         size : int
             Number of coordinates.
@@ -190,7 +191,8 @@ def plan_chain(
     own = None if langevin is None else langevin * (batch_size / n_samples) / clip_norm
     if own is not None and accountant == "pld" and own.max() > noise:
         rate = batch_size / n_samples
-        noise = _noise_beside(own, noise, epsilon, delta, (rate, subsampling, adjacency), setup)
+        sampling = (n_steps, rate, subsampling, adjacency)
+        noise = _noise_beside(own, noise, epsilon, delta, sampling, setup)
     plan = ChainPlan(
         n_samples,
         batch_size,
@@ -211,11 +213,15 @@ def plan_chain(
 
 
 def _chain_event(
-    multipliers: np.ndarray, rate: float, subsampling: Sampling, adjacency: Adjacency
+    multipliers: np.ndarray,
+    n_steps: int,
+    rate: float,
+    subsampling: Sampling,
+    adjacency: Adjacency,
 ) -> PrivacyEvent:
-    if multipliers[0] == multipliers.min() == multipliers.max():
+    if multipliers.min() == multipliers.max():
         step = privacy.SubsampledGaussian(float(multipliers[0]), rate, subsampling, adjacency)
-        return privacy.repeat(step, multipliers.size)
+        return privacy.repeat(step, n_steps)
     return privacy.chain_event(multipliers, rate, subsampling, adjacency)
 
 
@@ -274,7 +280,7 @@ def _noise_beside(
     noise: float,
     epsilon: float,
     delta: float,
-    sampling: tuple[float, Sampling, Adjacency],
+    sampling: tuple[int, float, Sampling, Adjacency],
     setup: tuple[PrivacyEvent, ...],
 ) -> float:
     """Smallest noise where steps with much noise of their own leave more budget to the others."""

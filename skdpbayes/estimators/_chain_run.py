@@ -26,7 +26,7 @@ class Dynamics:
 
     sampler: str
     steps: np.ndarray
-    """Step size of every iteration."""
+    """Step size of every iteration; one number if all are the same."""
     friction: float = 0.0
     """SGHMC: friction; SGNHT: diffusion."""
     information: np.ndarray | None = None
@@ -68,10 +68,13 @@ class ChainResult(NamedTuple):
 def step_sizes(first: float, schedule: Any, n_steps: int) -> np.ndarray:
     """Step sizes ``first * s(t)``, t = 1, 2, ..., for a schedule with ``s(t) = (b + t)^-g``.
 
-    ``"constant"`` is g = 0 and ``"cube_root"`` b = 0, g = 1/3; otherwise the pair (b, g).
+    ``"constant"`` is g = 0 and ``"cube_root"`` b = 0, g = 1/3; otherwise the pair (b, g). Steps of
+    the same size are one number: memory must not grow with their count.
     """
     pairs = {"constant": (0.0, 0.0), "cube_root": (0.0, 1.0 / 3.0)}
     shift, decay = pairs[schedule] if isinstance(schedule, str) else schedule
+    if decay == 0.0:
+        return np.array([first])
     return np.asarray(first * (shift + np.arange(1.0, n_steps + 1.0)) ** -decay)
 
 
@@ -83,6 +86,11 @@ def _noise_rows(
     for start in range(0, n_steps, block):
         count = min(block, n_steps - start)
         yield from randomness.discrete_gaussian(generator, 2.0**NOISE_BITS, (count, *shape))
+
+
+def _at(values: np.ndarray, t: int) -> float:
+    """Value of step ``t`` where one number may stand for all steps."""
+    return float(values[t if values.shape[0] > 1 else 0])
 
 
 class _Stepper:
@@ -110,12 +118,12 @@ class _Stepper:
     def step(self, t: int, gradient: np.ndarray) -> np.ndarray:
         """Move by the noisy gradient of step ``t``."""
         dynamics = self.dynamics
-        h = float(dynamics.steps[t])
+        h = _at(dynamics.steps, t)
         if dynamics.sampler == "sgld":
             self.position = samplers.sgld_step(self.position, gradient, step_size=h)
         elif dynamics.sampler == "sgfs":
             self.position = samplers.sgfs_step(
-                self.position, gradient, self._fisher(float(self.noise[t]))
+                self.position, gradient, self._fisher(_at(self.noise, t))
             )
         else:
             if dynamics.sampler == "sghmc":
@@ -177,10 +185,11 @@ def run_chain(
     steps = zip(plan.batches(for_batches), _noise_rows(for_noise, plan.n_steps, shape), strict=True)
     for t, (rows, noise) in enumerate(progress(steps, total=plan.n_steps, label="steps")):
         released, prior = potential.gradients(position, rows, plan.clip_norm)
-        released /= grids[t]
+        grid = _at(grids, t)
+        released /= grid
         np.rint(released, out=released)
         released += noise
-        released *= grids[t] / rate
+        released *= grid / rate
         released += prior
         position = stepper.step(t, released)
         if t >= first:
@@ -188,5 +197,6 @@ def run_chain(
         if n_kept < kept.shape[0] and t == kept[n_kept]:
             draws[n_kept] = position
             n_kept += 1
-    temperature = float(dynamics.temperatures(scales / rate)[first:].mean())
+    temperatures = dynamics.temperatures(scales / rate)
+    temperature = float(temperatures[first if temperatures.shape[0] > 1 else 0 :].mean())
     return ChainResult(total / (plan.n_steps - first), draws, temperature)

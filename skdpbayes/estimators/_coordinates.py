@@ -24,6 +24,7 @@ from skdpbayes import models, randomness
 from skdpbayes.privacy import Adjacency
 
 __all__ = [
+    "PLAIN_DIMENSION",
     "Coordinates",
     "moment_sensitivity",
     "plain_coordinates",

@@ -12,7 +12,7 @@ from skdpbayes.estimators import _chain_network as network
 from skdpbayes.estimators import _chain_rules as rules
 from skdpbayes.estimators._chain_plan import ACCOUNTANTS, ChainPlan, plan_chain
 from skdpbayes.estimators._chain_run import SAMPLERS, Dynamics, step_sizes
-from skdpbayes.estimators._coordinates import moment_sensitivity
+from skdpbayes.estimators._coordinates import PLAIN_DIMENSION, moment_sensitivity
 from skdpbayes.estimators._linear import ProbabilisticLinearClassifier
 from skdpbayes.estimators.one_posterior_sample import OPSLogisticRegression
 
@@ -142,13 +142,19 @@ class ChainSettings(ProbabilisticLinearClassifier):
             return rules.default_batch_size(n_samples, self._is_network)
         return int(self.batch_size)
 
-    @property
-    def _clip_norm(self) -> float:
-        if self.clip_norm == "auto":
-            if self._is_network:
-                return NETWORK_CLIP
-            return math.inf if self._non_private else 1.0
-        return float(self.clip_norm)
+    def _clip_norm(self, shape: tuple[int, int], moments_mu: float) -> float:
+        if self.clip_norm != "auto":
+            return float(self.clip_norm)
+        if self._is_network:
+            return NETWORK_CLIP
+        if self._non_private:
+            return math.inf
+        n_samples, d = shape
+        mu = privacy.gdp_mu(float(self.epsilon), float(self.delta)) if self.delta > 0.0 else 0.0
+        distance = 2.0 if self.adjacency == "replace_one" else 1.0
+        curvature, _ = rules.curvature(self._n_outputs, int(self.classes_.shape[0]))
+        dimension = max(1.0, d / 2.0) if moments_mu > 0.0 else PLAIN_DIMENSION
+        return rules.default_clip(curvature * n_samples / dimension, distance, mu)
 
     def _plan(
         self, shape: tuple[int, int], starter: OPSLogisticRegression | None, moments_mu: float
@@ -174,7 +180,7 @@ class ChainSettings(ProbabilisticLinearClassifier):
             n_steps=n_steps,
             subsampling=self.subsampling,
             adjacency=self.adjacency,
-            clip_norm=self._clip_norm,
+            clip_norm=self._clip_norm(shape, moments_mu),
             accountant=self.accountant,
             setup=tuple(setup),
             langevin=langevin,

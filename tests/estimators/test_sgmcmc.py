@@ -198,7 +198,7 @@ def test_networks_leave_out_more_of_the_chain(hidden, n_states):
 
 @pytest.mark.parametrize("hidden", [(), (8,)])
 def test_memory_does_not_grow_with_the_steps(hidden):
-    """The largest memory in use during a fit, apart from a few numbers a step (its size, noise)."""
+    """The largest memory in use during a fit."""
     X, y = make_census(2000, encoding="raw", return_X_y=True, random_state=0)
     params = {"batch_size": 100, "hidden_layer_sizes": hidden, "n_draws": 10, "burn_in": 0.5}
     peaks = []
@@ -211,8 +211,7 @@ def test_memory_does_not_grow_with_the_steps(hidden):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert model._coef_draws.shape[0] == 10
-    a_step = 8 * (X.shape[1] + 100)  # bytes of one noise vector and one batch
-    assert peaks[2] - peaks[1] < 0.1 * 4500 * a_step
+    assert peaks[2] - peaks[1] < 2.0 * 4500  # bytes: not even a number a step
 
 
 @pytest.mark.parametrize(

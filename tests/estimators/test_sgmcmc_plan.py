@@ -74,6 +74,29 @@ def test_privacy_is_free_for_small_steps_and_decreasing_steps_save_noise():
     np.testing.assert_allclose(run, accounted, rtol=1e-6)
 
 
+def test_equal_steps_are_one_number():
+    one = plan_chain(**BASE, langevin=Dynamics("sgld", step_sizes(0.1, "constant", 200)).langevin())
+    each = plan_chain(**BASE, langevin=Dynamics("sgld", np.full(200, 0.1)).langevin())
+    assert one.noise_multipliers().shape == (1,)
+    assert one.noise_multiplier == each.noise_multiplier
+    assert one.event.epsilon_at(1e-5) == each.event.epsilon_at(1e-5)
+
+
+@pytest.mark.parametrize("adjacency", ["zero_out", "replace_one"])
+def test_clipping_follows_from_public_numbers(adjacency):
+    chosen = []
+    for epsilon in (0.01, 0.3, 0.5, 0.7, 1.0, 3.0, 100.0):
+        model = DPSGLDClassifier(epsilon=epsilon, adjacency=adjacency)
+        model.classes_ = np.arange(2)
+        chosen.append(model._clip_norm((20_000, 50), 0.1))
+    assert chosen[0] == 0.7
+    assert chosen[-1] == 1.0
+    assert chosen == sorted(chosen)
+    assert len(set(chosen)) > 2  # in between, the rule is neither of the two
+    model.set_params(clip_norm=0.25)
+    assert model._clip_norm((20_000, 50), 0.1) == 0.25
+
+
 def test_batches_are_those_that_are_accounted():
     plan = plan_chain(**BASE | {"n_steps": 300})
     sizes = [len(rows) for rows in plan.batches(randomness.make_generator(0))]
