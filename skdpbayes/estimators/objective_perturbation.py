@@ -262,8 +262,10 @@ class ObjPertLogisticRegression(ProbabilisticLinearClassifier):
             delattr(self, name)
 
     def _prior_precision(self, plan: Plan) -> float:
-        guess = plan.n_parameters / float(self.coef_norm) ** 2
-        return min(plan.penalty, guess) if isinstance(self.C, str) else plan.penalty
+        """The penalty's, unless noise is what it is for: intervals must not believe it then."""
+        if self._non_private:
+            return plan.penalty
+        return min(plan.penalty, plan.n_parameters / float(self.coef_norm) ** 2)
 
     def _problem(self, n_samples: int) -> Problem:
         return Problem(
@@ -355,9 +357,9 @@ class ObjPertLogisticRegression(ProbabilisticLinearClassifier):
         """Draw coefficients from the noise-aware normal approximation around the release.
 
         The approximation holds both sampling error and the known noise of the mechanism (see the
-        user guide). The prior is normal with variance ``C`` a coefficient; with ``C="auto"``,
-        where the penalty fights noise, it is ``coef_norm**2 / p`` for p coefficients if that is
-        wider. Draws cost no privacy.
+        user guide). The prior is normal with variance ``C`` a coefficient. Under privacy, where the
+        penalty fights noise, it is ``coef_norm**2 / p`` for p coefficients if that is wider, and
+        draws make up for the penalty's shrinkage. They cost no privacy.
 
         Parameters
         ----------
