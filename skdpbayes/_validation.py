@@ -57,6 +57,14 @@ def check_real(
     return number
 
 
+def check_scale(name: str, value: Any, remedy: str = "") -> float:
+    """Return a positive scale as a float if its squares and products stay within the floats.
+
+    Beyond, a single record could decide between a number and NaN.
+    """
+    return check_real(name, value, low=1e-50, high=1e50, remedy=remedy)
+
+
 def check_integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
     """Return ``value`` as an int in [low, high], or say which values ``name`` takes."""
     wanted = f"{name} must be an integer >= {low}" + ("" if high is None else f" and <= {high}")

@@ -35,6 +35,8 @@ GOOD_SCORE_EPSILON = 1e4
 
 # Rounding in a calibration may leave a claim this much (relatively) short of its event.
 ROUNDING = 1e-9
+# Larger budgets end in differences of numbers that double precision cannot tell apart
+LARGEST_EPSILON = 1e12
 
 
 def _proves(event: PrivacyEvent, epsilon: float, delta: float) -> bool:
@@ -66,6 +68,11 @@ class PrivateEstimator(BaseEstimator):
             closed="high",
             remedy="Use epsilon=np.inf for the non-private model.",
         )
+        if LARGEST_EPSILON < self.epsilon < np.inf:
+            raise ValueError(
+                f"epsilon={self.epsilon!r} is beyond {LARGEST_EPSILON:g}, where nothing is "
+                "protected and arithmetic fails. Use epsilon=np.inf for the non-private model."
+            )
         check_real("delta", self.delta, low=0.0, high=1.0, closed="low")
         check_choice("adjacency", self.adjacency, ADJACENCIES)
         check_flag("progress", self.progress)

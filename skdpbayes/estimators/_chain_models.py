@@ -102,15 +102,13 @@ class LinearPotential:
         product of the norms.
         """
         n, d = self.X.shape
-        norm = float(np.max(np.abs(self.lift)) if self.diagonal else np.linalg.norm(self.lift))
+        # per unit of the largest row and of the constant 1, so that the unit of x does not matter
+        unit_lift = self.lift * np.append(np.full(d, self.data_norm), 1.0)
+        norm = float(np.max(np.abs(unit_lift)) if self.diagonal else np.linalg.norm(unit_lift))
         terms = 4.0 if self.diagonal else d + 4.0
-        # residuals are at most sqrt(2) long, for softmax
-        longest = math.sqrt(2.0) * n_rows * math.hypot(self.data_norm, 1.0)
-        in_units = (
-            0.5
-            * math.sqrt(self.n_outputs)
-            * math.hypot(math.sqrt(d) * models.sum_unit(n, self.data_norm), models.sum_unit(n, 1.0))
-        )
+        longest = 2.0 * n_rows  # residuals are at most sqrt(2) long (softmax), and so are rows
+        of_rows = math.sqrt(d) * models.sum_unit(n, self.data_norm) / self.data_norm
+        in_units = 0.5 * math.sqrt(self.n_outputs) * math.hypot(of_rows, models.sum_unit(n, 1.0))
         return norm * (2.0 * in_units + 2.0 * terms * ROUNDOFF * longest) * (1.0 + 1e-6)
 
     def prior_precision(self) -> np.ndarray:

@@ -20,7 +20,7 @@ from skdpbayes.privacy import Adjacency, PrivacyEvent
 from skdpbayes.privacy.renyi import rdp_noise_multiplier
 from skdpbayes.privacy.subsampling import Sampling
 
-__all__ = ["ACCOUNTANTS", "NOISE_BITS", "ChainPlan", "plan_chain"]
+__all__ = ["ACCOUNTANTS", "NOISE_BITS", "ChainPlan", "check_delta", "plan_chain"]
 
 ACCOUNTANTS = ("pld", "rdp", "wang2015")
 # The grid of a noisy sum is the noise's standard deviation divided by 2^28.
@@ -113,15 +113,33 @@ class ChainPlan:
         if not self.private:
             return wanted
         multipliers = self.noise_multipliers()
-        # rounding to the grid of the release moves every coordinate by half a step of it
-        grid = multipliers * math.sqrt(size) * 2.0**-NOISE_BITS
-        if np.any(grid > 0.5):
-            raise CalibrationError(
-                f"noise_multiplier={multipliers.max():g} with {size} coefficients leaves no room "
-                "for rounding; raise epsilon or use a smaller model"
-            )
-        needed = multipliers * (self.clip_norm + rounding) / (1.0 - grid)
+        needed = multipliers * (self.clip_norm + rounding) / (1.0 - self._grid(size))
         return np.maximum(needed, wanted)
+
+    def _grid(self, size: int) -> np.ndarray:
+        """Distance over clipping norm by which rounding to the grid of a release moves a sum.
+
+        It moves each of the ``size`` coordinates by half a step of the grid, in either data set.
+        """
+        return self.noise_multipliers() * math.sqrt(size) * 2.0**-NOISE_BITS
+
+    def check_grid(self, size: int) -> None:
+        """Refuse noise so large that the grid is no longer fine beside a record."""
+        if self.private and np.any(self._grid(size) > 0.5):
+            raise CalibrationError(
+                f"noise of {self.noise_multipliers().max():g} times the clipping norm on {size} "
+                "coefficients leaves no room for rounding: raise epsilon, step_size or clip_norm, "
+                "or use a smaller model"
+            )
+
+
+def check_delta(delta: float) -> None:
+    """Refuse pure privacy."""
+    if delta == 0.0:
+        raise CalibrationError(
+            "delta=0.0: the chain adds Gaussian noise, which has no guarantee at delta=0. Use "
+            "delta > 0."
+        )
 
 
 def plan_chain(
@@ -155,11 +173,7 @@ def plan_chain(
             langevin=langevin,
             private=False,
         )
-    if delta == 0.0:
-        raise CalibrationError(
-            "delta=0.0: the chain adds Gaussian noise, which has no guarantee at delta=0. Use "
-            "delta > 0."
-        )
+    check_delta(delta)
     if accountant == "pld":
         noise = _pld_noise(
             epsilon, delta, n_samples, batch_size, n_steps, subsampling, adjacency, setup

@@ -69,8 +69,8 @@ def default_batch_size(n_samples: int, network: bool) -> int:
 def default_clip(curvature: float, distance: float, mu: float) -> float:
     """Clipping norm: noise is in proportion to it, and a smaller one bends the loss.
 
-    A record whose prediction is far off pulls with at most this force, however wrong it is, as in a
-    hinge loss. Where noise is large against the ``curvature`` per direction, less noise is worth it.
+    A record whose prediction is far off pulls with at most this force, however wrong it is, as in
+    a hinge loss. Where noise is large against the ``curvature`` per direction, that is worth it.
     ``mu`` is the Gaussian DP of the fit and ``distance`` that of neighbors, 1 or 2.
     """
     signal = curvature * mu / distance
@@ -84,9 +84,13 @@ def langevin_step(
     noise: float,
     mean_curvature: float,
     largest_curvature: float,
+    prior_curvature: float,
 ) -> float:
-    """Step of SGLD on the sum of losses; ``noise`` is the standard deviation on a gradient."""
-    largest = largest_curvature * n_samples / dimension
+    """Step of SGLD on the sum of losses; ``noise`` is the standard deviation on a gradient.
+
+    One over the larger of two curvatures is stable for their sum.
+    """
+    largest = max(largest_curvature * n_samples / dimension, prior_curvature)
     if noise == 0.0:
         return SAMPLING_STEP / largest
     H = mean_curvature * n_samples / dimension
@@ -103,6 +107,9 @@ def least_variance(n_samples: int, C: float, largest_curvature: float) -> float:
     return 1.0 / (PRIOR_SHARE * largest_curvature * n_samples * C)
 
 
-def constant_feature(step: float, n_samples: int, largest_curvature: float, stable: float) -> float:
-    """Constant feature in the chain's coordinates: large, but stable at this step size."""
-    return min(MOST_CONSTANT, math.sqrt(stable / (step * n_samples * largest_curvature)))
+def constant_feature(step: float, curvature: float, stable: float) -> float:
+    """Constant feature in the chain's coordinates: large, but stable at this step size.
+
+    ``curvature`` is the largest that losses or prior have in the intercept.
+    """
+    return min(MOST_CONSTANT, math.sqrt(stable / (step * curvature)))

@@ -24,10 +24,11 @@ from skdpbayes import models, randomness
 from skdpbayes.privacy import Adjacency
 
 __all__ = [
-    "PLAIN_DIMENSION",
     "Coordinates",
+    "check_public_covariance",
     "moment_sensitivity",
     "plain_coordinates",
+    "plain_dimension",
     "public_coordinates",
     "released_coordinates",
 ]
@@ -86,6 +87,18 @@ class Coordinates:
         last = (intercept + coef @ self.center) / self.constant
         return np.column_stack([psi, last])
 
+    def largest_prior_curvature(self, of_coefficients: float, of_intercept: float) -> float:
+        """Bound on the prior's curvature in these coordinates, the constant feature aside.
+
+        The prior has the given precisions for the coefficients of x and for the intercept, which
+        holds -(coefficients of x) @ center.
+        """
+        if self.transform is None:
+            return self.scale**2 * of_coefficients
+        stretch = float(np.linalg.norm(self.transform, 2)) ** 2
+        moved = self.center @ self.transform
+        return stretch * of_coefficients + float(moved @ moved) * of_intercept
+
     def lengths(self, X: Any, data_norm: float) -> np.ndarray:
         """Upper bound on the length of every row in these coordinates, constant feature included.
 
@@ -110,25 +123,36 @@ def moment_sensitivity(adjacency: Adjacency) -> float:
     return math.sqrt(2.0 + 2.0 * square + square**2 / 2.0)
 
 
+def plain_dimension(n_columns: int) -> float:
+    """Directions that share the length of clipped rows of which nothing is known."""
+    return min(PLAIN_DIMENSION, max(1.0, n_columns / 2.0))
+
+
 def plain_coordinates(n_columns: int, data_norm: float, private: bool) -> Coordinates:
     """Rows divided by their public bound.
 
     Without clipping the first direction may have all of their length.
     """
-    dimension = min(PLAIN_DIMENSION, max(1.0, n_columns / 2.0)) if private else 1.0
+    dimension = plain_dimension(n_columns) if private else 1.0
     return Coordinates(np.zeros(n_columns), None, 1.0 / data_norm, 0.0, dimension)
 
 
-def public_coordinates(
-    covariance: Any, n_columns: int, *, least_variance: float = 0.0
-) -> Coordinates:
-    """Coordinates from a public covariance matrix of the rows."""
+def check_public_covariance(covariance: Any, n_columns: int) -> np.ndarray:
+    """Return the matrix as an array, or say which the parameter takes."""
     matrix = np.asarray(covariance, dtype=np.float64)
     if matrix.shape != (n_columns, n_columns) or not np.allclose(matrix, matrix.T):
         raise ValueError(
             f"preconditioner must be 'auto', None or a symmetric ({n_columns}, {n_columns}) "
             f"matrix; got an array of shape {matrix.shape}."
         )
+    return matrix
+
+
+def public_coordinates(
+    covariance: Any, n_columns: int, *, least_variance: float = 0.0
+) -> Coordinates:
+    """Coordinates from a public covariance matrix of the rows."""
+    matrix = check_public_covariance(covariance, n_columns)
     transform, dimension = _whitening(matrix, 0.0, least_variance)
     return Coordinates(np.zeros(n_columns), transform, 1.0, 0.0, dimension)
 

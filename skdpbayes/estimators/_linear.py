@@ -11,7 +11,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from skdpbayes._validation import (
     check_flag,
     check_is_fitted,
-    check_real,
+    check_scale,
     clip_rows,
     encode_labels,
     validate_data,
@@ -42,9 +42,9 @@ class PrivateLinearClassifier(PrivateClassifier):
             self, X, y, accept_sparse="csr", dtype=np.float64, order="C", accept_large_sparse=False
         )
         self._check_privacy_parameters(X.shape[0])
-        check_real("data_norm", self.data_norm, low=0.0, closed="neither")
+        check_scale("data_norm", self.data_norm)
         check_flag("fit_intercept", self.fit_intercept)
-        check_real("intercept_scaling", self.intercept_scaling, low=0.0, closed="neither")
+        check_scale("intercept_scaling", self.intercept_scaling)
         self.classes_, codes = encode_labels(y, self.classes, estimator=type(self).__name__)
         return X, codes
 
@@ -100,8 +100,8 @@ class PrivateLinearClassifier(PrivateClassifier):
         """Log-odds (two classes) or per-class scores of the posterior predictive.
 
         With a single draw these are the linear scores ``X @ coef_.T + intercept_``; with several,
-        the logit (two classes) or logarithm of the averaged probabilities, so that ``predict``
-        always agrees with ``predict_proba``.
+        the logit (two classes) or logarithm of the probabilities averaged over the draws, by which
+        ``predict`` decides.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class ProbabilisticLinearClassifier(PrivateLinearClassifier):
     """A linear classifier whose loss is a likelihood, so that its draws give probabilities."""
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class, averaged over the released draws.
+        """Probability of each class, averaged over the draws where several were released.
 
         Parameters
         ----------

@@ -28,6 +28,7 @@ __all__ = [
     "NormalPosterior",
     "noise_aware_posterior",
     "pack_symmetric",
+    "prior_precision",
     "unpack_symmetric",
     "worthwhile_share",
 ]
@@ -67,6 +68,13 @@ def worthwhile_share(problem: Problem, inference_budget: float) -> float:
         deviation = problem.information_norm
     ratio = mean_eigenvalue * budget / (deviation * math.sqrt(2.0 * size))
     return min(inference_budget, max(ratio * ratio * inference_budget, least))
+
+
+def prior_precision(problem: Problem, plan: Plan) -> float:
+    """Return the penalty, unless it is there for the noise: intervals must not believe it then."""
+    if math.isinf(problem.epsilon):
+        return plan.penalty
+    return min(plan.penalty, plan.n_parameters / problem.coef_norm**2)
 
 
 class Fitted(NamedTuple):

@@ -14,7 +14,7 @@ from skdpbayes._validation import (
     check_flag,
     check_integer,
     check_is_fitted,
-    check_real,
+    check_scale,
 )
 from skdpbayes.estimators import _ops_sampling as sampling
 from skdpbayes.estimators._linear import PrivateLinearClassifier
@@ -112,9 +112,9 @@ class OnePosteriorSample(PrivateLinearClassifier):
 
     def _check_own_parameters(self) -> None:
         if self.coef_norm is not None:
-            check_real("coef_norm", self.coef_norm, low=0.0, closed="neither")
+            check_scale("coef_norm", self.coef_norm)
         if self.C != "auto":
-            check_real("C", self.C, low=0.0, closed="neither", remedy="Or use C='auto'.")
+            check_scale("C", self.C, "Or use C='auto'.")
         check_choice("sampler", self.sampler, SAMPLERS)
         check_choice("calibration", self.calibration, CALIBRATIONS)
         check_integer("n_draws", self.n_draws, low=1)
@@ -125,7 +125,7 @@ class OnePosteriorSample(PrivateLinearClassifier):
             if getattr(self, name) != "auto":
                 check_integer(name, getattr(self, name), low=1)
         if self.step_size != "auto":
-            check_real("step_size", self.step_size, low=0.0, closed="neither")
+            check_scale("step_size", self.step_size)
         if self.diagnostics:
             warnings.warn(
                 "diagnostics=True keeps convergence diagnostics that depend on the data and are "

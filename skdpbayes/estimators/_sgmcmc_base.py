@@ -61,6 +61,7 @@ class PrivateChainClassifier(ChainSettings):
         starter = self._starter()
         moments_mu = self._moments_mu(X.shape)
         plan = self._plan(X.shape, starter, moments_mu)
+        plan.check_grid(self._n_coordinates)
         guarantee = self._guarantee(plan.event, f"stochastic-gradient MCMC ({self.sampler})")
         # 4 reserve the budget
         self._reserve(guarantee)
@@ -182,7 +183,7 @@ class PrivateChainClassifier(ChainSettings):
                 randomness.spawn(generator, 1)[0],
                 least_variance=least,
             )
-        if self.preconditioner is None or isinstance(self.preconditioner, str):
+        if not self._has_public_matrix:
             return plain_coordinates(X.shape[1], data_norm, not self._non_private)
         return public_coordinates(self.preconditioner, X.shape[1], least_variance=least)
 
@@ -194,14 +195,15 @@ class PrivateChainClassifier(ChainSettings):
         noise = 0.0
         if plan.private:
             noise = plan.noise_multiplier * plan.clip_norm / plan.sampling_rate
+        of_intercept = 1.0 / (float(self.C) * float(self.intercept_scaling) ** 2)
+        of_prior = coordinates.largest_prior_curvature(1.0 / float(self.C), of_intercept)
         step = rules.langevin_step(
-            shape[0], plan.n_steps, coordinates.dimension, noise, mean, largest
+            shape[0], plan.n_steps, coordinates.dimension, noise, mean, largest, of_prior
         )
         if self.fit_intercept:
             stable = 1.0 if plan.private else rules.SAMPLING_STEP
-            coordinates = coordinates.with_constant(
-                rules.constant_feature(step, shape[0], largest, stable)
-            )
+            curvature = max(shape[0] * largest, of_intercept)
+            coordinates = coordinates.with_constant(rules.constant_feature(step, curvature, stable))
         if self.sampler == "sgfs":  # noise of 4 / h on the gradient
             step = 4.0 / (rules.FISHER_NOISE * mean * shape[0] / coordinates.dimension)
         return self._momentum_dynamics(step, plan.n_steps, noise), coordinates

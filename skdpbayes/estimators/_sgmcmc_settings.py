@@ -6,13 +6,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from skdpbayes import privacy
-from skdpbayes._validation import check_choice, check_integer, check_real
+from skdpbayes import models, privacy
+from skdpbayes._validation import check_choice, check_integer, check_real, check_scale
 from skdpbayes.estimators import _chain_network as network
 from skdpbayes.estimators import _chain_rules as rules
-from skdpbayes.estimators._chain_plan import ACCOUNTANTS, ChainPlan, plan_chain
+from skdpbayes.estimators._chain_plan import ACCOUNTANTS, ChainPlan, check_delta, plan_chain
 from skdpbayes.estimators._chain_run import SAMPLERS, Dynamics, step_sizes
-from skdpbayes.estimators._coordinates import PLAIN_DIMENSION, moment_sensitivity
+from skdpbayes.estimators._coordinates import (
+    check_public_covariance,
+    moment_sensitivity,
+    plain_dimension,
+)
 from skdpbayes.estimators._linear import ProbabilisticLinearClassifier
 from skdpbayes.estimators.one_posterior_sample import OPSLogisticRegression
 
@@ -22,9 +26,8 @@ __all__ = ["NETWORK_CLIP", "ChainSettings"]
 MOST_COLUMNS = 2000
 # Moments are worth their price if noise alone has eigenvalues below this, of a trace of 1.
 LARGEST_EDGE = 0.15
-# Squares of step sizes and norms, over as many steps as there may be, stay within the floats.
-SMALLEST = 1e-50
-STEEPEST = 4.0
+# Schedules (b + t)^-g beyond these end outside the floats.
+LATEST, STEEPEST = 1e50, 4.0
 # Velocity kept from step to step, in the form v = h p: friction * step = 0.1.
 MOMENTUM_LOSS = 0.1
 # A record's gradient has many more coordinates in a network, and most of it is small.
@@ -68,8 +71,19 @@ class ChainSettings(ProbabilisticLinearClassifier):
         return len(self.hidden_layer_sizes) > 0
 
     @property
+    def _has_public_matrix(self) -> bool:
+        return self.preconditioner is not None and not isinstance(self.preconditioner, str)
+
+    @property
     def _sizes(self) -> tuple[int, ...]:
         return network.network_sizes(self.n_features_in_, self.hidden_layer_sizes, self._n_outputs)
+
+    @property
+    def _n_coordinates(self) -> int:
+        """Number of coordinates in which a chain moves."""
+        if self._is_network:
+            return models.network_size(self._sizes)
+        return self._n_outputs * (self.n_features_in_ + bool(self.fit_intercept))
 
     @property
     def _n_draws(self) -> int:
@@ -84,7 +98,7 @@ class ChainSettings(ProbabilisticLinearClassifier):
         return float(self.burn_in)
 
     def _check_own_parameters(self, shape: tuple[int, int]) -> None:
-        check_real("C", self.C, low=0.0, closed="neither")
+        check_scale("C", self.C)
         check_choice("sampler", self.sampler, SAMPLERS)
         check_choice("subsampling", self.subsampling, ("poisson", "fixed"))
         check_choice("accountant", self.accountant, ACCOUNTANTS)
@@ -99,7 +113,7 @@ class ChainSettings(ProbabilisticLinearClassifier):
             check_integer("n_draws", self.n_draws, low=1)
         for name in ("clip_norm", "step_size", "friction", "temperature"):
             if getattr(self, name) != "auto":
-                check_real(name, getattr(self, name), low=SMALLEST, high=1.0 / SMALLEST)
+                check_scale(name, getattr(self, name))
         if self.batch_size != "auto":
             check_integer("batch_size", self.batch_size, low=1, high=shape[0])
         if self.n_steps != "auto":
@@ -108,10 +122,14 @@ class ChainSettings(ProbabilisticLinearClassifier):
             check_choice("schedule", self.schedule, ("constant", "cube_root"))
         else:
             shift, decay = self.schedule
-            check_real("schedule's b", shift, low=0.0)
+            check_real("schedule's b", shift, low=0.0, high=LATEST)
             check_real("schedule's g", decay, low=0.0, high=STEEPEST)
         if isinstance(self.preconditioner, str):
             check_choice("preconditioner", self.preconditioner, ("auto",))
+        if self._has_public_matrix:
+            check_public_covariance(self.preconditioner, shape[1])
+        if not self._non_private:
+            check_delta(float(self.delta))
         self._check_network()
         if self.warm_start:
             raise ValueError(
@@ -123,7 +141,7 @@ class ChainSettings(ProbabilisticLinearClassifier):
         for size in self.hidden_layer_sizes:
             check_integer("hidden_layer_sizes", size, low=1)
         check_choice("activation", self.activation, ("tanh", "relu"))
-        check_real("prior_scale", self.prior_scale, low=0.0, closed="neither")
+        check_scale("prior_scale", self.prior_scale)
         if self._is_network and (self.init, self.release) != ("public", "chain"):
             raise ValueError(
                 "hidden_layer_sizes needs init='public' and release='chain'; got "
@@ -153,7 +171,8 @@ class ChainSettings(ProbabilisticLinearClassifier):
         mu = privacy.gdp_mu(float(self.epsilon), float(self.delta)) if self.delta > 0.0 else 0.0
         distance = 2.0 if self.adjacency == "replace_one" else 1.0
         curvature, _ = rules.curvature(self._n_outputs, int(self.classes_.shape[0]))
-        dimension = max(1.0, d / 2.0) if moments_mu > 0.0 else PLAIN_DIMENSION
+        plain = moments_mu == 0.0 and not self._has_public_matrix
+        dimension = plain_dimension(d) if plain else max(1.0, d / 2.0)
         return rules.default_clip(curvature * n_samples / dimension, distance, mu)
 
     def _plan(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skdpbayes._validation import check_real
+from skdpbayes._validation import check_scale
 from skdpbayes.estimators._ops_base import OnePosteriorSample
 from skdpbayes.privacy import Adjacency
 
@@ -193,7 +193,7 @@ class OPSLinearSVC(OnePosteriorSample):
 
     def _check_own_parameters(self) -> None:
         super()._check_own_parameters()
-        check_real("smoothing", self.smoothing, low=0.0, closed="neither")
+        check_scale("smoothing", self.smoothing)
         if self.classes_.shape[0] != 2:
             raise ValueError(
                 "Only binary classification is supported. OPSLinearSVC has no multiclass hinge "

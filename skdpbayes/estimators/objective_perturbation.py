@@ -8,7 +8,13 @@ import numpy as np
 from scipy.special import expit, ndtri
 
 from skdpbayes import randomness
-from skdpbayes._validation import check_choice, check_integer, check_is_fitted, check_real
+from skdpbayes._validation import (
+    check_choice,
+    check_integer,
+    check_is_fitted,
+    check_real,
+    check_scale,
+)
 from skdpbayes.estimators._linear import ProbabilisticLinearClassifier
 from skdpbayes.estimators._objective_checks import (
     check_information,
@@ -21,16 +27,11 @@ from skdpbayes.estimators._objective_inference import (
     NormalPosterior,
     noise_aware_posterior,
     pack_symmetric,
+    prior_precision,
     unpack_symmetric,
     worthwhile_share,
 )
-from skdpbayes.estimators._objective_plan import (
-    CALIBRATIONS,
-    METHODS,
-    Plan,
-    automatic_C,
-    make_plan,
-)
+from skdpbayes.estimators._objective_plan import CALIBRATIONS, METHODS, Plan, automatic_C, make_plan
 from skdpbayes.estimators._objective_problem import Problem
 from skdpbayes.estimators._objective_solver import (
     information,
@@ -157,7 +158,8 @@ class ObjPertLogisticRegression(ProbabilisticLinearClassifier):
        high-dimensional regression. COLT 2012 (Theorem 2).
     .. [3] R. Redberg, A. Koskela, Y.-X. Wang. Improving the privacy and practicality of objective
        perturbation for differentially private linear learners. NeurIPS 2023 (Theorem 3.1).
-    .. [4] J. Dong, A. Roth, W. Su. Gaussian differential privacy. JRSS-B 84, 2022 (Theorem 2.14).
+    .. [4] J. Dong, A. Roth, W. Su. Gaussian differential privacy.
+       JRSS-B 84, 2022 (Theorem 2.14).
 
     Examples
     --------
@@ -251,7 +253,7 @@ class ObjPertLogisticRegression(ProbabilisticLinearClassifier):
             noisy = release_values(generator, packed, plan.information_scale, plan)
             self.information_ = unpack_symmetric(noisy, problem.n_parameters)
         self._store_draws(release.reshape(1, problem.n_outputs, problem.n_features))
-        self._fitted = Fitted(plan, self._prior_precision(plan), problem.margin, constant)
+        self._fitted = Fitted(plan, prior_precision(problem, plan), problem.margin, constant)
         self.C_, self.noise_scale_ = 1.0 / plan.penalty, plan.main_scale
         self.privacy_ = guarantee
         return self
@@ -260,12 +262,6 @@ class ObjPertLogisticRegression(ProbabilisticLinearClassifier):
         """Drop what an earlier fit released: its guarantee is not this one's."""
         for name in RELEASED.intersection(vars(self)):
             delattr(self, name)
-
-    def _prior_precision(self, plan: Plan) -> float:
-        """The penalty's, unless noise is what it is for: intervals must not believe it then."""
-        if self._non_private:
-            return plan.penalty
-        return min(plan.penalty, plan.n_parameters / float(self.coef_norm) ** 2)
 
     def _problem(self, n_samples: int) -> Problem:
         return Problem(
@@ -278,7 +274,7 @@ class ObjPertLogisticRegression(ProbabilisticLinearClassifier):
             delta=float(self.delta),
             adjacency=self.adjacency,
             margin=check_real("margin", self.margin, low=0.0, high=LARGEST_MARGIN),
-            coef_norm=check_real("coef_norm", self.coef_norm, low=0.0, closed="neither"),
+            coef_norm=check_scale("coef_norm", self.coef_norm),
         )
 
     def _check_parameters(self, problem: Problem) -> None:
@@ -288,7 +284,7 @@ class ObjPertLogisticRegression(ProbabilisticLinearClassifier):
         if isinstance(self.C, str):
             check_choice("C", self.C, ("auto",))
         else:
-            check_real("C", self.C, low=0.0, closed="neither", remedy='Or use C="auto".')
+            check_scale("C", self.C, 'Or use C="auto".')
         if self.calibration != "tight" and not self._non_private:
             check_published(problem, self.method, self.calibration)
         check_margin(problem, self.inference_budget)

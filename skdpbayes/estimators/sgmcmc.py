@@ -167,7 +167,8 @@ class DPSGLDClassifier(PrivateChainClassifier):
        gradient Monte Carlo. ICML 2015. Algorithms 2 and 4, Theorems 13 to 16.
     .. [2] B. Li, C. Chen, H. Liu and L. Carin. On connecting stochastic gradient MCMC and
        differential privacy. AISTATS 2019. Theorem 3.
-    .. [3] M. Abadi et al. Deep learning with differential privacy. CCS 2016.
+    .. [3] M. Abadi et al. Deep learning with differential privacy.
+       CCS 2016.
     .. [4] S. Ahn, A. Korattikara and M. Welling. Bayesian posterior sampling via stochastic
        gradient Fisher scoring. ICML 2012.
     .. [5] J. Bok, W. Su and J. Altschuler. Shifted interpolation for differential privacy.

@@ -240,9 +240,28 @@ def test_memory_does_not_grow_with_the_steps(hidden):
         ({"sampler": "sgnht", "temperature": 0.5}, "temperature"),
         ({"activation": "gelu"}, "activation"),
         ({"prior_scale": 0.0}, "prior_scale"),
+        ({"schedule": (np.inf, 1.0)}, "schedule"),
+        ({"step_size": 1e-17}, "step_size"),
+        ({"delta": 0.0, "init": "ops"}, "chain adds Gaussian noise"),
+        ({"delta": 0.0, "release": "last"}, "chain adds Gaussian noise"),
     ],
 )
-def test_bad_parameters_are_named(params, message):
+def test_bad_parameters_are_named_and_not_charged(params, message, tmp_path):
     X, y = linear_data()
+    ledger = PrivacyLedger(tmp_path / "ledger.sqlite", epsilon=10.0, delta=1e-3)
     with pytest.raises((ValueError, CalibrationError), match=message):
-        DPSGLDClassifier(**params).fit(X, y)
+        DPSGLDClassifier(**params, ledger=ledger).fit(X, y)
+    assert not list(ledger.entries())
+
+
+@pytest.mark.parametrize("sampler", ["sgld", "sghmc"])
+@pytest.mark.parametrize("preconditioner", [None, "auto"])
+@pytest.mark.parametrize("C", [1e-5, 3e-4])
+def test_strong_priors_do_not_make_the_chain_diverge(C, preconditioner, sampler):
+    X, y = linear_data(5000)
+    plain = LogisticRegression(C=C).fit(X, y)
+    model = DPSGLDClassifier(
+        epsilon=5.0, C=C, preconditioner=preconditioner, sampler=sampler, random_state=0
+    ).fit(X, y)
+    size = np.linalg.norm(plain.coef_)
+    assert 0.3 * size < np.linalg.norm(model.coef_) < 3.0 * size

@@ -157,6 +157,22 @@ def test_one_record_moves_the_sum_by_no_more_than_clip_and_rounding(n_outputs, p
     assert np.sum(pull * step) == pytest.approx(slope)
 
 
+@pytest.mark.parametrize("data_norm", [1e-9, 1e-3, 1e3, 1e9])
+def test_rounding_does_not_depend_on_the_unit_of_the_rows(data_norm):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    codes = rng.integers(0, 2, 300)
+    found = []
+    for norm in (1.0, data_norm):
+        coordinates = released_coordinates(
+            norm * X, norm, 1.0, "zero_out", True, randomness.make_generator(0)
+        ).with_constant(0.3)
+        potential = LinearPotential(norm * X, codes, coordinates, 1, 100.0, 1.0, norm)
+        found.append(potential.rounding(300))
+    assert 0.4 < found[1] / found[0] < 2.5  # units are powers of two
+
+
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_one_record_moves_the_sum_of_a_network_by_no_more_than_clip_and_rounding(activation):
     rng = np.random.default_rng(0)
