@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -24,6 +25,7 @@ extensions = [
 ]
 html_math_renderer = "mathml"  # the site must be readable without a network
 
+default_role = "py:obj"  # a name in single backticks is a link where the name is documented
 autosummary_generate = True
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
@@ -48,17 +50,36 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "min_reported_time": 5,
     "show_memory": False,
+    "ignore_repr_types": r"matplotlib",  # a legend, a line of text: not results
     "write_computation_times": False,  # that page would load scripts from the network
 }
 
 
-def skip_inherited_from_scikit_learn(app, what, name, obj, skip, options):
-    """Leave out methods documented by scikit-learn itself (metadata routing, set_output)."""
+def skip_what_is_told_elsewhere(app, what, name, obj, skip, options):
+    """Leave out methods documented by scikit-learn (metadata routing, set_output), and fields."""
     home = getattr(obj, "__module__", None) or ""
     routing = name.startswith("set_") and name.endswith("_request")
-    return True if routing or home.startswith("sklearn.utils") else None
+    field = type(obj).__name__ == "_tuplegetter"  # of a named tuple, described in its docstring
+    return True if field or routing or home.startswith("sklearn.utils") else None
+
+
+# How types are written in signatures, in place of what they stand for.
+TYPES = (
+    (r"~?[\w.]*_Buffer \| .*?_NestedSequence\[complex \| bytes \| str\]", "ArrayLike"),
+    (r"~?[\w.]*ndarray\[tuple\[[^]]*\], ~?[\w.]*dtype\[~?[\w.]*?(\w+)\]\]", r"NDArray[\1]"),
+    ("<factory>", "{}"),
+)
+
+
+def shorten_types(app, what, name, obj, options, signature, returns):
+    """Write the types of a signature as its source does."""
+    for pattern, spelling in TYPES:
+        signature = signature and re.sub(pattern, spelling, signature)
+        returns = returns and re.sub(pattern, spelling, returns)
+    return signature, returns
 
 
 def setup(app):
-    """Register the filter above."""
-    app.connect("autodoc-skip-member", skip_inherited_from_scikit_learn)
+    """Register the two filters above."""
+    app.connect("autodoc-skip-member", skip_what_is_told_elsewhere)
+    app.connect("autodoc-process-signature", shorten_types)

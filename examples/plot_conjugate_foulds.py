@@ -27,7 +27,7 @@ from scipy import stats
 from skdpbayes.conjugate import BetaBernoulli
 
 QUICK = "--full" not in sys.argv
-REPEATS = 60 if QUICK else 1000
+REPEATS = 150 if QUICK else 1000
 
 rng = np.random.default_rng(0)
 n_total, n_heads = 20, 6
@@ -49,7 +49,7 @@ grid = np.linspace(0, 1, 301)
 figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
 axes.plot(grid, stats.beta(1 + n_heads, 1 + n_total - n_heads).pdf(grid), "k", label="not private")
 axes.hist(laplace, 50, range=(0, 1), density=True, alpha=0.5, label="Laplace noise on the count")
-axes.hist(ops, 30, range=(0, 1), density=True, alpha=0.5, label="one posterior sample")
+axes.hist(ops, 20, range=(0, 1), density=True, alpha=0.5, label="one posterior sample")
 axes.set(xlabel="probability of heads", ylabel="density", title="ε = 1, N = 20, 6 heads")
 axes.legend()
 
@@ -110,7 +110,7 @@ temperature = 2 * np.log(0.95 / 0.05) / epsilon
 for level in (1.0, 2.0, 1.0 + temperature):
     axes.axhline(level, color="gray", linestyle=":")
 axes.set(xlabel="N", ylabel="variance / best possible", title="Relative efficiency")
-axes.legend()
+figure.legend(loc="outside lower center", ncol=2)
 for name, values in squares.items():
     print(f"{name:24s} {values[-1]:8.2f} at N = {sizes[-1]:,}")
 print(f"1 + T = {1 + temperature:.1f}")

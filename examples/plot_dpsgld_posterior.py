@@ -9,7 +9,7 @@ Fienberg and Smola (2015). The private chains clip the gradient of every record 
 noise as epsilon = 0.4 asks for, if that is more than their own.
 
 SGLD is heated up by noise beyond its own, the privacy noise as well as that of the batches. The
-thermostat counts all of it as friction, and keeps the spread of the posterior.
+thermostat counts all of it as friction, and stays near the spread of the posterior.
 """
 
 # %%
@@ -25,7 +25,7 @@ from skdpbayes.privacy import subsampled_noise_multiplier
 from skdpbayes.randomness import gaussian, make_generator, poisson_subset
 
 quick = "--full" not in sys.argv
-n_records, batch_size, n_steps = 20_000, 1_000, 400 if quick else 4_000
+n_records, batch_size, n_steps = 20_000, 1_000, 2_000 if quick else 4_000
 rng = np.random.default_rng(0)
 X = rng.uniform(-1.0, 1.0, (n_records, 2)) @ np.array([[1.0, 0.4], [0.0, 0.8]]) / 1.4
 noise_level = 5.0

@@ -71,7 +71,7 @@ axes.legend()
 # for true ones ignores most of the uncertainty when :math:`\varepsilon` is small.
 
 rng = np.random.default_rng(0)
-repeats = 5 if QUICK else 30
+repeats = 20 if QUICK else 30
 coverage = {"noise_aware": [], "naive": []}
 for epsilon in epsilons:
     hits = {name: [] for name in coverage}

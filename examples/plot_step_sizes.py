@@ -71,9 +71,7 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constraine
 for color, (name, steps_of) in enumerate(values.items()):
     style = "--" if "printed" in name else "-"
     left.loglog(epsilons, steps_of, style, color=f"C{color // 2}", label=name)
-left.loglog(
-    [0.1] * len(points), list(points.values()), "k.", label="exact at 0.1: zeroed out, replaced"
-)
+left.loglog([0.1] * len(points), list(points.values()), "k.", label="exact at ε = 0.1, as printed")
 left.set(xlabel="ε", ylabel="largest first step η", title="Steps that are private for free")
 left.legend(fontsize=8)
 

@@ -68,8 +68,8 @@ class NormalMean(ConjugateModel):
     ``mechanism="ops"`` draws once from :math:`\exp(-(\mu - m_0)^2/(2\tau^2) - \rho \sum_i (x_i -
     \mu)^2/(2\sigma^2))`, for ``delta > 0``. With ``N`` public its precision :math:`P = 1/\tau^2 +
     \rho N/\sigma^2` is public, and only its mean moves, by :math:`\rho D / (\sigma^2 P)` with
-    :math:`D = b - a`, so it *is* a Gaussian mechanism with :math:`\mu_{GDP} = \rho D / (\sigma^2
-    \sqrt P)`, for ``replace_one``: the largest :math:`\rho` solves a quadratic equation.
+    :math:`D = b - a`, so it *is* a Gaussian mechanism, :math:`\rho D / (\sigma^2 \sqrt P)`-GDP for
+    ``replace_one``: the largest :math:`\rho` solves a quadratic equation.
 
     ``calibration="minami2016"`` is the bound of Minami et al. (2016), for comparison. It knows of
     the prior's curvature :math:`1/\tau^2` and of the slope :math:`D/\sigma^2` of the difference of

@@ -33,7 +33,7 @@ _SUMMARY_DRAWS = 4000  # Monte Carlo error of a quantile: about 1 % of the poste
 
 @dataclass(frozen=True)
 class PrivatePosterior:
-    """A posterior distribution that was paid for.
+    """A posterior distribution that was paid for, as the ``posterior`` method of a model makes it.
 
     Attributes
     ----------

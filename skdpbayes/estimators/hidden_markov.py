@@ -144,10 +144,12 @@ class PrivateHMM(HiddenMarkovBase):
        privacy-preserving Bayesian data analysis. UAI 2016 (Theorem 2, Equation 15, section 5).
     .. [2] S. Goldwater, T. L. Griffiths. A fully Bayesian approach to unsupervised part-of-speech
        tagging. ACL 2007.
-    .. [3] S. L. Scott. Bayesian methods for hidden Markov models. JASA 97, 2002.
+    .. [3] S. L. Scott. Bayesian methods for hidden Markov models.
+       JASA 97, 2002.
     .. [4] G. Bernstein, D. Sheldon. Differentially private Bayesian inference for exponential
        families. NeurIPS 2018.
-    .. [5] M. Stephens. Dealing with label switching in mixture models. JRSS-B 62, 2000.
+    .. [5] M. Stephens. Dealing with label switching in mixture models.
+       JRSS-B 62, 2000.
 
     Examples
     --------
@@ -159,7 +161,7 @@ class PrivateHMM(HiddenMarkovBase):
     >>> hmm = hmm.fit(log.data, times=log.times, groups=log.groups)
     >>> hmm.states_.shape, hmm.privacy_.epsilon
     ((4, 12), 1.0)
-    >>> hmm.refit(n_states=3).transition_.shape  # from the released counts: no further cost
+    >>> hmm.refit(n_states=3).transition_.shape  # from the released counts: free
     (3, 3)
     """
 

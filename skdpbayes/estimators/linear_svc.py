@@ -32,10 +32,12 @@ class OPSLinearSVC(OnePosteriorSample):
     Released: the ``n_draws`` draws behind ``coef_``, ``intercept_`` and ``sample_posterior``. With
     ``sampler="langevin"`` (delta > 0) and ``"rejection"`` the claim is unconditional; ``"hmc"`` and
     ``"sgnht"`` rest on convergence, and ``privacy_.conditions`` says so. For ``delta=0`` the range
-    of the hinge loss on the ball, min(2 R r, 1 + R r) and twice that for ``"replace_one"``, sets
-    beta. Arithmetic, run time, seeds, refits and cross-validation are as in
-    `OPSLogisticRegression`: the rounding of gradients is in the sensitivity, draws are snapped to a
-    public grid, a seed must stay secret, run time is not hidden, and every fit pays again.
+    of the hinge loss on the ball sets :math:`\beta`: it is :math:`\min(2Rr, 1+Rr)`, twice that for
+    ``"replace_one"``, with *R* the norm of a record with its constant feature and *r* the radius.
+    Arithmetic, run time, seeds, refits and cross-validation are as in
+    `skdpbayes.OPSLogisticRegression`: the rounding of gradients is in the sensitivity, draws are
+    snapped to a public grid, a seed must stay secret, run time is not hidden, and every fit pays
+    again.
 
     Parameters
     ----------
@@ -73,8 +75,8 @@ class OPSLinearSVC(OnePosteriorSample):
         Gradient steps of the Langevin chain (rounded up to whole epochs), or transitions of the
         other chains after tuning.
     step_size : float or "auto", default="auto"
-        Langevin step on the sum of losses and penalty, at most 2 / (M + 1 / C) with
-        M = n R^2 / smoothing.
+        Langevin step on the sum of losses and penalty, at most :math:`2/(M+1/C)` with
+        :math:`M=nR^2/s` and *s* the smoothing.
     n_batches : int or "auto", default="auto"
         Into how many batches the Langevin chain splits the rows; each step reads one, in turn.
     n_chains : int, default=4

@@ -128,12 +128,15 @@ class LaplaceNaiveBayes(ReleasedNaiveBayes):
 
     References
     ----------
-    J. Foulds, J. Geumlek, M. Welling, K. Chaudhuri, "On the theory and practice of
-    privacy-preserving Bayesian data analysis", UAI 2016: Laplace mechanism (section 3.1), Equation
-    15 for ``mechanism="ops"``. G. Bernstein, D. Sheldon, "Differentially private Bayesian inference
-    for exponential families", NeurIPS 2018. C. Canonne, G. Kamath, T. Steinke, "The discrete
-    Gaussian for differential privacy", NeurIPS 2020, Theorem 14. A. Ghosh, T. Roughgarden,
-    M. Sundararajan, "Universally utility-maximizing privacy mechanisms", STOC 2009.
+    .. [1] J. Foulds, J. Geumlek, M. Welling, K. Chaudhuri. On the theory and practice of
+       privacy-preserving Bayesian data analysis. UAI 2016. Laplace mechanism (section 3.1),
+       Equation 15 for ``mechanism="ops"``.
+    .. [2] G. Bernstein, D. Sheldon. Differentially private Bayesian inference for exponential
+       families. NeurIPS 2018.
+    .. [3] C. Canonne, G. Kamath, T. Steinke. The discrete Gaussian for differential privacy.
+       NeurIPS 2020. Theorem 14.
+    .. [4] A. Ghosh, T. Roughgarden, M. Sundararajan. Universally utility-maximizing privacy
+       mechanisms. STOC 2009.
 
     Examples
     --------

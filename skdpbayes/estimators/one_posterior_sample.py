@@ -97,8 +97,8 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
         Gradient steps of the Langevin chain (rounded up to whole epochs), or transitions of the
         other chains after tuning.
     step_size : float or "auto", default="auto"
-        Langevin step on the sum of losses and penalty, at most 2 / (M + 1 / C) with M the public
-        curvature bound n R^2 / 4 (softmax: n R^2 / 2).
+        Langevin step on the sum of losses and penalty, at most :math:`2/(M+1/C)` with *M* the
+        public curvature bound :math:`nR^2/4` (softmax: :math:`nR^2/2`).
     n_batches : int or "auto", default="auto"
         Into how many batches the Langevin chain splits the rows; each step reads one, in turn.
     n_chains : int, default=4
@@ -144,7 +144,7 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
     ----------
     .. [1] Y.-X. Wang, S. Fienberg and A. Smola. Privacy for free: posterior sampling and stochastic
        gradient Monte Carlo. ICML 2015. Theorem 4, Proposition 9. The range used here is exact,
-       2 R r in place of 4 log(1 + exp(R r)).
+       :math:`2Rr` in place of :math:`4\log(1+e^{Rr})`.
     .. [2] K. Minami, H. Arai, I. Sato and H. Nakagawa. Differential privacy without sensitivity.
        NeurIPS 2016. Theorem 7, Corollary 8, Theorem 16.
     .. [3] S. Gopi, Y. T. Lee and D. Liu. Private convex optimization via exponential mechanism.

@@ -99,7 +99,8 @@ class PrivateGridSearchCV(PrivateSearch):
     ----------
     .. [1] N. Papernot, T. Steinke. Hyperparameter tuning with Rényi differential privacy. ICLR
        2022.
-    .. [2] J. Liu, K. Talwar. Private selection from private candidates. STOC 2019.
+    .. [2] J. Liu, K. Talwar. Private selection from private candidates.
+       STOC 2019.
     .. [3] C. Dwork, A. Roth. The algorithmic foundations of differential privacy, 2014 (Claim
        3.9).
 
@@ -239,7 +240,8 @@ class PrivateRandomizedSearchCV(PrivateSearch):
     ----------
     .. [1] N. Papernot, T. Steinke. Hyperparameter tuning with Rényi differential privacy. ICLR
        2022.
-    .. [2] J. Liu, K. Talwar. Private selection from private candidates. STOC 2019.
+    .. [2] J. Liu, K. Talwar. Private selection from private candidates.
+       STOC 2019.
     .. [3] C. Dwork, A. Roth. The algorithmic foundations of differential privacy, 2014 (Claim
        3.9).
 

@@ -1,4 +1,7 @@
-"""Lazy front of the ``models`` room: a submodule loads at first use."""
+"""Likelihoods, gradients and counts: functions of arrays that know nothing of privacy.
+
+A submodule loads at first use.
+"""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ Parameters are one vector, layer by layer :math:`W_l` (row-major, inputs by outp
 :math:`b_l`. A record's :math:`a_l` and :math:`\delta_l` are computed in single precision, in an
 order that does not depend on the other records of the batch; its norm and its products are
 computed in double precision. Products are rounded to multiples of a unit that is large enough for
-their sums to be exact (`skdpbayes.models.sum_unit`), so the sum does not depend on the order of the
-records, and a record that contributes nothing is as good as none.
+their sums to be exact (`~skdpbayes.models.minibatch.sum_unit`), so the sum does not depend on the
+order of the records, and a record that contributes nothing is as good as none.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ def clipped_network_gradient(
     Parameters
     ----------
     parameters : ndarray of shape (p,)
-        See the module.
+        Weights and biases, layer by layer.
     sizes : sequence of int
         Layer sizes, input to output.
     X : ndarray of float32, shape (n, d)

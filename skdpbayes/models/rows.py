@@ -27,8 +27,8 @@ def _csr_add_moments(data: Any, indices: Any, indptr: Any, moments: Any) -> None
 def compact_rows(X: Any) -> Any:
     """Return ``X`` without its zeros, as CSR, if that is shorter.
 
-    `clipped_linear_gradient` is the same for both forms to the last bit: only the time tells which
-    one is used.
+    `~skdpbayes.models.minibatch.clipped_linear_gradient` is the same for both forms to the last
+    bit: only the time tells which one is used.
 
     Parameters
     ----------

@@ -33,7 +33,8 @@ class EmissionDisplay:
     --------
     >>> import numpy as np
     >>> from skdpbayes.plotting import EmissionDisplay
-    >>> display = EmissionDisplay(emission=[np.full((10, 2, 4), 0.25)], field_names=["kind"])
+    >>> draws = np.full((10, 2, 4), 0.25)  # ten draws of two states' four probabilities
+    >>> display = EmissionDisplay(emission=[draws], field_names=["kind"])
     """
 
     def __init__(

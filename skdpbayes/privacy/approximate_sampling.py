@@ -27,8 +27,9 @@ def approximation_delta(epsilon: float, total_variation: float) -> float:
     r"""Delta that a sampler adds when it is only close to its private target.
 
     If the target is (epsilon, delta)-DP and the sampler is within `total_variation` of it for
-    every data set, the sampler is (epsilon, delta + (1 + e^epsilon) total_variation)-DP: both sides
-    of the definition move by one distance each, one of them multiplied by e^epsilon.
+    every data set, the sampler is :math:`(\varepsilon, \delta + (1+e^\varepsilon)\,tv)`-DP, with
+    *tv* that distance: both sides of the definition move by one distance each, one of them
+    multiplied by :math:`e^\varepsilon`.
 
     Parameters
     ----------
@@ -54,6 +55,17 @@ class LangevinSchedule(NamedTuple):
 
     The chain starts from a normal distribution at the minimizer of the potential with standard
     deviation `initial_scale` in every coordinate.
+
+    Attributes
+    ----------
+    step_size : float
+        The step.
+    n_steps : int
+        Number of steps.
+    initial_scale : float
+        Standard deviation of the start.
+    total_variation : float
+        Bound on the distance of the last iterate from the target.
     """
 
     step_size: float
@@ -70,10 +82,11 @@ def lmc_total_variation(
     strong_convexity: float,
     smoothness: float,
 ) -> float:
-    r"""Bound on the distance of a Langevin chain's last iterate from exp(-U).
+    r"""Bound on the distance of a Langevin chain's last iterate from its target.
 
-    For *U* in *p* dimensions, *m*-strongly convex and *M*-smooth, steps *h* at most 1/M, total time
-    :math:`T=Kh` and the start of :class:`LangevinSchedule`,
+    The target is proportional to :math:`e^{-U}`. For *U* in *p* dimensions, *m*-strongly convex and
+    *M*-smooth, steps *h* at most :math:`1/M`, total time :math:`T=Kh` and the start of
+    :class:`LangevinSchedule`,
 
     .. math:: \mathrm{TV} \le \tfrac12 (M/m)^{p/4} e^{-mT} + \sqrt{\mathrm{KL}/2}, \qquad
         \mathrm{KL} \le \frac{M^2p}{4}\Big(Th + \frac{h^2(1/2+MT)}{3(1-Mh/2)}\Big).
@@ -90,7 +103,7 @@ def lmc_total_variation(
     Parameters
     ----------
     step_size : float
-        The step *h* of theta - h grad U + sqrt(2h) noise.
+        The step *h* of :math:`\theta\leftarrow\theta-h\nabla U(\theta)+\sqrt{2h}\,\xi`.
     n_steps : int
         The number of steps *K*.
     dimension : int
@@ -138,8 +151,9 @@ def lmc_schedule(
     r"""Step size and number of steps that bring a Langevin chain within `total_variation`.
 
     This is the schedule that makes the approximate Gibbs posterior of Minami et al. (2016), their
-    theorem on Langevin Monte Carlo, private: with ``total_variation = delta' / (1 + e^epsilon)``
-    the chain adds delta' (:func:`approximation_delta`). It applies to targets on the whole space.
+    theorem on Langevin Monte Carlo, private: within :math:`\delta'/(1+e^\varepsilon)` of its
+    target the chain adds :math:`\delta'` (:func:`approximation_delta`). It applies to targets on
+    the whole space.
     The numbers of steps are huge for ill-conditioned posteriors: the certified bound
     :func:`~skdpbayes.privacy.langevin_mu` needs no such schedule, because it holds for every
     number of steps.

@@ -211,7 +211,9 @@ def bounded_range_eta(
 
 
 def bounded_range_rho(eta: float) -> float:
-    r"""Return rho = eta^2/8: an eta-bounded-range mechanism is rho-zCDP (Cesar and Rogers 2021).
+    r"""Return the zCDP parameter of one use of a bounded-range mechanism.
+
+    A range of :math:`\eta` is :math:`\eta^2/8`-zCDP (Cesar and Rogers 2021).
 
     *Proof.* :math:`\psi(\alpha)=\log E_{p'}[e^{\alpha L}]` for the privacy loss *L* has
     :math:`\psi(0)=\psi(1)=0`, and :math:`\psi''` is the variance of a variable in an interval of
@@ -275,7 +277,7 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Largest rho for which :func:`zcdp_delta` certifies (epsilon, delta).
+    """Largest rho for which :func:`~skdpbayes.privacy.zcdp_delta` certifies (epsilon, delta).
 
     Parameters
     ----------

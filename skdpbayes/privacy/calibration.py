@@ -186,8 +186,10 @@ def discrete_laplace_scale(epsilon: float, delta: float = 0.0, n_coordinates: in
     Examples
     --------
     >>> from skdpbayes.privacy import discrete_laplace_scale
-    >>> round(discrete_laplace_scale(1.0, 1e-5, 28), 1), discrete_laplace_scale(1.0, 0.0, 28)
-    (19.0, 28.0)
+    >>> round(discrete_laplace_scale(1.0, 1e-5, n_coordinates=28), 1)
+    19.0
+    >>> discrete_laplace_scale(1.0, n_coordinates=28)
+    28.0
     """
     epsilon, delta = _check_target(epsilon, delta)
     n_coordinates = check_count("n_coordinates", n_coordinates)

@@ -261,14 +261,14 @@ class PureDP(PrivacyEvent):
 
 @dataclass(frozen=True)
 class ApproximateDP(PrivacyEvent):
-    r"""Any (epsilon, delta)-private release: randomized response that fails with prob. delta.
+    r"""Any (epsilon, delta)-private release: randomized response that may fail altogether.
 
     Parameters
     ----------
     epsilon : float
         At least 0.
     delta : float
-        In [0, 1].
+        In [0, 1]: the probability with which, at worst, the release reveals everything.
     """
 
     epsilon: float

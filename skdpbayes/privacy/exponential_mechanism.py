@@ -12,7 +12,8 @@ that, and the label flip of the same row attains it for the logistic and the hin
 
 References
 ----------
-.. [1] F. McSherry and K. Talwar. Mechanism design via differential privacy. FOCS 2007.
+.. [1] F. McSherry and K. Talwar. Mechanism design via differential privacy.
+   FOCS 2007.
 .. [2] Y.-X. Wang, S. Fienberg and A. Smola. Privacy for free: posterior sampling and stochastic
    gradient Monte Carlo. ICML 2015.
 .. [3] K. Minami, H. Arai, I. Sato and H. Nakagawa. Differential privacy without sensitivity.
@@ -93,12 +94,12 @@ def logit_bound(
 
 
 def logistic_range(norm: float) -> float:
-    """Range of log(1 + exp(-u)) over abs(u) <= norm, which is `norm` itself.
+    r"""Range of :math:`\log(1+e^{-u})` over :math:`|u|\le c`, which is the bound *c* itself.
 
     Parameters
     ----------
     norm : float
-        Bound on the logit, see :func:`logit_bound`.
+        Bound *c* on the logit, see :func:`logit_bound`.
 
     Returns
     -------
@@ -109,15 +110,15 @@ def logistic_range(norm: float) -> float:
 
 
 def hinge_range(norm: float, smoothing: float = 0.0) -> float:
-    """Range of the hinge loss max(0, 1 - u) over abs(u) <= norm: min(2 norm, 1 + norm).
+    r"""Range of the hinge loss :math:`\max(0,1-u)` over :math:`|u|\le c`: :math:`\min(2c,1+c)`.
 
     Parameters
     ----------
     norm : float
-        Bound on the margin, see :func:`logit_bound`.
+        Bound *c* on the margin, see :func:`logit_bound`.
     smoothing : float, default=0.0
         Half-width *h* of the interval around the kink on which the loss is replaced by the
-        parabola (1 + h - u)^2 / (4h).
+        parabola :math:`(1+h-u)^2/(4h)`.
 
     Returns
     -------
@@ -136,7 +137,7 @@ def hinge_range(norm: float, smoothing: float = 0.0) -> float:
 
 
 def softmax_range(norm: float, n_classes: int) -> float:
-    r"""Range of the cross entropy logsumexp(s) - s_y over all logits of norm at most `norm`.
+    r"""Range of the cross entropy :math:`\log\sum_je^{s_j}-s_y` over logits of bounded norm.
 
     The loss is convex and depends on differences of logits only. Its minimum is
     :math:`\log(1+(K-1)e^{-c\sqrt{K/(K-1)}})`. Its maximum is on the sphere, where the Lagrange
@@ -156,10 +157,10 @@ def softmax_range(norm: float, n_classes: int) -> float:
     Returns
     -------
     float
-        Zero-out range, between sqrt(2) c and 2 c sqrt(1 - 1/K) (equal to both for two classes).
-        The replace-one range is at most twice that; 2 sqrt(2) c would not be enough for more than
-        two classes, because replacing x by -x under the same label attains twice the range when
-        the norm is small.
+        Zero-out range, between :math:`\sqrt2c` and :math:`2c\sqrt{1-1/K}` (equal to both for two
+        classes). The replace-one range is at most twice that; :math:`2\sqrt2c` would not be enough
+        for more than two classes, because replacing *x* by *-x* under the same label attains twice
+        the range when the norm is small.
 
     Examples
     --------
@@ -252,7 +253,7 @@ def truncated_dirichlet_range(n_categories: int, minimum: float) -> float:
 def exponential_mechanism_epsilon(
     inverse_temperature: float, loss_range: float, adjacency: Adjacency = "replace_one"
 ) -> float:
-    """Range (and pure epsilon) of one draw from the density with weight exp(-beta * losses).
+    r"""Range (and pure epsilon) of one draw with weight :math:`e^{-\beta\sum_i\ell_i}`.
 
     Parameters
     ----------
@@ -318,23 +319,23 @@ def exponential_mechanism_inverse_temperature(
 
 
 def wang2015_inverse_temperature(epsilon: float, norm: float) -> float:
-    """Inverse temperature of Wang et al. (2015), Theorem 4, for the logistic loss.
+    r"""Inverse temperature of Wang et al. (2015), Theorem 4, for the logistic loss.
 
-    They bound the loss by B = log(1 + exp(norm)) and claim 4 B per unit of inverse temperature for
-    replacing one record. It is valid and at least twice too large: the exact value is 2 norm. For
-    reproduction only.
+    They bound the loss by :math:`B=\log(1+e^c)`, with *c* the bound on the logit, and claim
+    :math:`4B` per unit of inverse temperature for replacing one record. It is valid and at least
+    twice too large: the exact value is :math:`2c`. For reproduction only.
 
     Parameters
     ----------
     epsilon : float
         Budget, > 0.
     norm : float
-        Bound on the logit.
+        Bound *c* on the logit.
 
     Returns
     -------
     float
-        epsilon / (4 B).
+        :math:`\varepsilon/(4B)`.
     """
     bound = float(np.logaddexp(0.0, check_nonnegative("norm", norm)))
     return check_positive("epsilon", epsilon) / (4.0 * bound)
@@ -355,7 +356,7 @@ def minami2016_mu(
     ----------
     epsilon : float
         Budget, > 0. At most 1 for the corollary, which does not follow from the theorem beyond
-        2 / (1 + sqrt(2l / (1 + 2l))) (just above 1) and is false for large epsilon.
+        :math:`2/(1+\sqrt{2l/(1+2l)})` (just above 1) and is false for large epsilon.
     delta : float
         In (0, 1).
     result : {"corollary8", "theorem7"}, default="corollary8"

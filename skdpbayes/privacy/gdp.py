@@ -14,7 +14,8 @@ drop of the Mills ratio is an integral of a positive function.
 
 References
 ----------
-.. [1] J. Dong, A. Roth, W. Su. Gaussian differential privacy. JRSS-B 84, 2022.
+.. [1] J. Dong, A. Roth, W. Su. Gaussian differential privacy.
+   JRSS-B 84, 2022.
 .. [2] B. Balle, Y.-X. Wang. Improving the Gaussian mechanism for differential privacy:
    analytical calibration and optimal denoising. ICML 2018.
 """
@@ -109,7 +110,7 @@ def log_gaussian_profile(epsilons: FloatArray, mu: float) -> FloatArray:
 
 
 def gdp_log_delta(epsilon: float, mu: float) -> float:
-    """Return the natural logarithm of :func:`gdp_delta`, also where delta underflows.
+    """Return the natural logarithm of :func:`~skdpbayes.privacy.gdp_delta`, without underflow.
 
     Parameters
     ----------

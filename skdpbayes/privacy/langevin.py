@@ -22,7 +22,8 @@ are accepted or rejected, or if the chain starts at an estimate from the same da
 
 References
 ----------
-.. [1] J. Bok, W. Su and J. Altschuler. Shifted interpolation for differential privacy. ICML 2024.
+.. [1] J. Bok, W. Su and J. Altschuler. Shifted interpolation for differential privacy.
+   ICML 2024.
 .. [2] S. Gopi, Y. T. Lee and D. Liu. Private convex optimization via exponential mechanism.
    COLT 2022 (the limit of small steps).
 """
@@ -106,7 +107,7 @@ def langevin_mu(
     On a convex set of diameter *D* one may start the argument *n* steps before the end with
     :math:`z=D`:
 
-    .. math:: \mu^2\le\min_{1\le n<t} \Big(c^nD+s\frac{1-c^n}{1-c}\Big)^2
+    .. math:: \mu^2\le\min_{1\le n<t} \left(c^nD+s\frac{1-c^n}{1-c}\right)^2
         \frac{1-c^2}{2\eta(1-c^{2n})},
 
     which tends to :math:`(2GD-mD^2)(1-\eta m/2)` where :math:`D<G/m`. As a function of :math:`c^n`
@@ -115,7 +116,7 @@ def langevin_mu(
     Parameters
     ----------
     step_size : float
-        The step of theta - step * grad U + sqrt(2 step) * noise.
+        The step of :math:`\theta\leftarrow\theta-\eta\nabla U(\theta)+\sqrt{2\eta}\,\xi`.
     strong_convexity : float
         The constant *m*; may be 0.
     gradient_sensitivity : float
@@ -137,7 +138,8 @@ def langevin_mu(
     Examples
     --------
     >>> from skdpbayes.privacy import langevin_mu
-    >>> round(langevin_mu(0.01, strong_convexity=1.0, gradient_sensitivity=1.0, n_steps=100), 8)
+    >>> mu = langevin_mu(0.01, strong_convexity=1.0, gradient_sensitivity=1.0, n_steps=100)
+    >>> round(mu, 8)
     0.67953934
     """
     eta = check_positive("step_size", step_size)

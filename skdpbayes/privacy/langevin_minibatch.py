@@ -104,6 +104,19 @@ class FixedBatchParts(NamedTuple):
     The iterate is at least as private as the composition of a `mu`-GDP mechanism with
     `n_sampled_steps` Gaussian mechanisms of `noise_multiplier` on a fixed-size subset
     (``SubsampledGaussian(noise_multiplier, sampling_rate, "fixed", adjacency)``).
+
+    Attributes
+    ----------
+    mu : float
+        The Gaussian part.
+    noise_multiplier : float
+        Noise of a sampled step over the contribution of one record.
+    sampling_rate : float
+        Batch size over number of records.
+    n_sampled_steps : int
+        Number of sampled steps.
+    adjacency : {"replace_one", "zero_out"}
+        Unit of privacy.
     """
 
     mu: float

@@ -159,7 +159,7 @@ class PrivacyLedger:
         """Charge a release to the budget, or raise and change nothing.
 
         To be called before the data are touched. It is atomic among threads and processes, and
-        on disk when it returns. A reservation is never taken back: whatever fails afterwards
+        on disk when it returns. A reservation is never taken back: whatever fails later
         stays charged.
 
         Parameters

@@ -13,7 +13,7 @@ __all__ = ["LedgerEntry"]
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One reservation, as :meth:`PrivacyLedger.entries` lists it.
+    """One reservation, as :meth:`~skdpbayes.PrivacyLedger.entries` lists it.
 
     Parameters
     ----------

@@ -17,8 +17,10 @@ References
 ----------
 .. [1] R. Rogers, A. Roth, J. Ullman, S. Vadhan. Privacy odometers and filters: pay-as-you-go
    composition. NeurIPS 2016.
-.. [2] V. Feldman, T. Zrnic. Individual privacy accounting via a Rényi filter. NeurIPS 2021.
-.. [3] A. Smith, A. Thakurta. Fully adaptive composition for Gaussian differential privacy. 2022.
+.. [2] V. Feldman, T. Zrnic. Individual privacy accounting via a Rényi filter.
+   NeurIPS 2021.
+.. [3] A. Smith, A. Thakurta. Fully adaptive composition for Gaussian differential privacy.
+   2022.
 .. [4] A. Koskela, M. Tobaben, A. Honkela. Individual privacy accounting with Gaussian
    differential privacy. ICLR 2023.
 """

@@ -75,16 +75,18 @@ def gradient_sensitivity(
 ) -> float:
     r"""Largest change of the gradient of the sum of losses between neighboring data sets.
 
-    ============ ==================== =============================== ===========================
-    adjacency    logistic             softmax (Frobenius norm)        hinge, smoothed or not
-    ============ ==================== =============================== ===========================
-    zero_out     R sigma(R r)         sqrt(2) R                       R
-    replace_one  R h(R r), at most 2R 2 sqrt(2) R                     2 R (attained at the origin)
-    ============ ==================== =============================== ===========================
+    ============ ================================== ======================== ======================
+    adjacency    logistic                           softmax (Frobenius norm) hinge, smoothed or not
+    ============ ================================== ======================== ======================
+    zero_out     :math:`R\,\sigma(Rr)`              :math:`\sqrt2R`          :math:`R`
+    replace_one  :math:`R\,h(Rr)\le2R`              :math:`2\sqrt2R`         :math:`2R`
+    ============ ================================== ======================== ======================
 
-    For unbounded coefficients and at least two features the logistic replace-one constant cannot
-    be less than 2R: rows R(cos t, sin t) and R(-cos t, sin t) with coefficients (0, -M) have
-    gradients 2R cos t apart as M grows.
+    Here :math:`\sigma` is the logistic function and *h* that of :func:`logistic_gradient_gap`. For
+    unbounded coefficients and at least two features the logistic replace-one constant cannot be
+    less than :math:`2R`: rows :math:`R(\cos t, \sin t)` and :math:`R(-\cos t, \sin t)` with
+    coefficients :math:`(0, -M)` have gradients :math:`2R\cos t` apart as *M* grows. The hinge loss
+    attains :math:`2R` at the origin.
 
     Parameters
     ----------
@@ -118,17 +120,17 @@ def gradient_sensitivity(
 
 
 def loss_curvature(loss: str, data_norm: float, *, smoothing: float = 0.0) -> float:
-    """Largest eigenvalue of the Hessian of one record's loss.
+    r"""Largest eigenvalue of the Hessian of one record's loss.
 
     Parameters
     ----------
     loss : {"logistic", "softmax", "hinge"}
-        R^2 / 4, R^2 / 2 (attained at probabilities 1/2, 1/2, 0, ...) and, for the smoothed hinge,
-        R^2 / (2 smoothing).
+        :math:`R^2/4`, :math:`R^2/2` (attained at probabilities 1/2, 1/2, 0, ...) and, for the
+        hinge loss with smoothing *h*, :math:`R^2/(2h)`.
     data_norm : float
         Bound *R* on the norm of a row, constant feature included.
     smoothing : float, default=0.0
-        Half-width of the smoothed kink of the hinge loss; 0 has no finite curvature.
+        Half-width *h* of the smoothed kink of the hinge loss; 0 has no finite curvature.
 
     Returns
     -------

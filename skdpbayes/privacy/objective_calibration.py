@@ -147,7 +147,9 @@ def pure_objective_epsilon(
 def pure_objective_scale(
     epsilon: float, *, curvature: float, adjacency: str, n_classes: int = 2
 ) -> float:
-    """Return the least noise multiplier at which :func:`pure_objective_epsilon` is <= `epsilon`.
+    """Return the least noise multiplier whose pure epsilon is at most `epsilon`.
+
+    The price is that of :func:`pure_objective_epsilon`.
 
     Parameters
     ----------
@@ -180,11 +182,12 @@ def pure_objective_scale(
 
 
 def chaudhuri2011_scale(epsilon: float, *, curvature: float, adjacency: str) -> tuple[float, float]:
-    """Return (noise multiplier, curvature) of the published pure mechanism, logistic loss.
+    r"""Return (noise multiplier, curvature) of the published pure mechanism, logistic loss.
 
-    With the loss's own curvature ``c = curvature / 4`` (Algorithm 2 in terms of sums),
-    ``epsilon' = epsilon - 2 log(1 + c)``; if that is not positive the penalty is raised to
-    ``c = e^(epsilon/4) - 1`` and ``epsilon' = epsilon / 2``.
+    With the loss's own curvature :math:`c`, a quarter of ``curvature`` (Algorithm 2 in terms of
+    sums), the noise is made for :math:`\varepsilon'=\varepsilon-2\log(1+c)`; if that is not
+    positive the penalty is raised so that :math:`c=e^{\varepsilon/4}-1` and
+    :math:`\varepsilon'=\varepsilon/2`.
 
     Parameters
     ----------
@@ -209,10 +212,10 @@ def chaudhuri2011_scale(epsilon: float, *, curvature: float, adjacency: str) -> 
 def kifer2012_noise_multiplier(
     epsilon: float, delta: float, *, curvature: float, adjacency: str
 ) -> float:
-    """Return the published Gaussian noise multiplier sqrt(8 log(2/delta) + 4 epsilon) / epsilon.
+    r"""Return the published Gaussian noise multiplier of Kifer, Smith and Thakurta (2012).
 
-    Stated for a deleted record; for a replaced one the gradients' difference takes the place of
-    the gradient, which doubles it.
+    It is :math:`\sqrt{8\log(2/\delta)+4\varepsilon}/\varepsilon`, stated for a deleted record; for
+    a replaced one the gradients' difference takes the place of the gradient, which doubles it.
 
     Parameters
     ----------
@@ -258,7 +261,9 @@ def redberg2023_delta(epsilon: float, mu: float, curvature: float) -> float:
 def redberg2023_noise_multiplier(
     epsilon: float, delta: float, *, curvature: float, adjacency: str
 ) -> float:
-    """Return the least Gaussian noise multiplier under :func:`redberg2023_delta`.
+    """Return the least Gaussian noise multiplier under the profile of Redberg et al. (2023).
+
+    The profile is :func:`redberg2023_delta`.
 
     Parameters
     ----------

@@ -30,9 +30,9 @@ the :math:`K-1` vertices gives the factor :math:`K-1`.
 
 **A record replaced** is a deletion followed by an addition. For any split
 :math:`\varepsilon=\varepsilon_1+\varepsilon_2`,
-:math:`\delta(\varepsilon)\le\delta_{del}(\varepsilon_1)+e^{\varepsilon_1}\delta_{add}(\varepsilon_2)`.
-At :math:`\varepsilon_1=(\varepsilon-\mu^2)/2` the two Gaussian profiles share one optimal test
-and the sum is exactly the Gaussian profile of :math:`2\mu`: for the logistic loss
+:math:`\delta(\varepsilon)\le\delta_-(\varepsilon_1)+e^{\varepsilon_1}\delta_+(\varepsilon_2)`
+(deleted, added). At :math:`\varepsilon_1=(\varepsilon-\mu^2)/2` the two Gaussian profiles share
+one optimal test and the sum is exactly the Gaussian profile of :math:`2\mu`: for the logistic loss
 :math:`\delta(\varepsilon)=H(\varepsilon;2R/\sigma)` whenever :math:`\varepsilon\ge2k+\mu^2`,
 which nearly antipodal records with a common component approach (two dimensions, the rest of the
 data pushing against that component).
@@ -326,7 +326,7 @@ class ObjectivePerturbation(PrivacyEvent):
         return max(deleted, _added_delta(epsilon, self, self.side_mu))
 
     def epsilon_at(self, delta: float) -> float:
-        """Return the least epsilon with ``delta_at(epsilon) <= delta``, up to one part in 10^5."""
+        """Return the least epsilon with ``delta_at(epsilon) <= delta``, to one part in 100,000."""
         delta = check_probability("delta", delta)
         if delta == 0.0:
             return math.inf

@@ -37,7 +37,7 @@ def negative_binomial_mean(shape: float, gamma: float) -> float:
 
     Examples
     --------
-    >>> from skdpbayes.privacy.repetition import negative_binomial_mean
+    >>> from skdpbayes.privacy import negative_binomial_mean
     >>> negative_binomial_mean(1.0, 0.125)
     8.0
     """
@@ -65,7 +65,7 @@ def negative_binomial_gamma(shape: float, mean: float) -> float:
 
     Examples
     --------
-    >>> from skdpbayes.privacy.repetition import negative_binomial_gamma
+    >>> from skdpbayes.privacy import negative_binomial_gamma
     >>> round(negative_binomial_gamma(0.0, 10.0), 10)
     0.0269182596
     """
@@ -108,7 +108,7 @@ def selection_coverage(n_candidates: int, mean: float, shape: float) -> float:
 
     Examples
     --------
-    >>> from skdpbayes.privacy.repetition import selection_coverage
+    >>> from skdpbayes.privacy import selection_coverage
     >>> round(selection_coverage(10, 30.0, 1.0), 3)
     0.769
     """
@@ -136,11 +136,14 @@ def papernot_steinke_rdp(
 ) -> float:
     r"""Return the Rényi divergence bound of Papernot and Steinke at `order`.
 
-    Truncated negative binomial (Theorem 2): :math:`\epsilon'(\alpha) = \epsilon(\alpha) +
-    (1+\eta)(1 - 1/\hat\alpha)\,\epsilon(\hat\alpha) + (1+\eta)\log(1/\gamma)/\hat\alpha +
-    \log \mathrm{E}K/(\alpha - 1)`. Poisson (Theorem 6): :math:`\epsilon(\alpha) + m \delta(\hat
-    \varepsilon) + \log(m)/(\alpha-1)` with :math:`e^{\hat\varepsilon} = 1 + 1/(\alpha-1)`.
-    Smaller orders may take the value of larger ones, which the divergence never falls below.
+    Truncated negative binomial with mean *m* (Theorem 2):
+
+    .. math:: \epsilon'(\alpha) = \epsilon(\alpha) + (1+\eta)(1-1/\hat\alpha)\,\epsilon(\hat\alpha)
+        + (1+\eta)\log(1/\gamma)/\hat\alpha + \log(m)/(\alpha-1).
+
+    Poisson (Theorem 6): :math:`\epsilon(\alpha)+m\,\delta(\hat\varepsilon)+\log(m)/(\alpha-1)` with
+    :math:`e^{\hat\varepsilon}=1+1/(\alpha-1)`. The divergence grows with its order, so that the
+    bound at a larger order holds at a smaller one, too.
 
     Parameters
     ----------

@@ -26,25 +26,28 @@ f'(p)`, and with :math:`f' \le m`
 
 .. math::
     \delta_A(\varepsilon) \le m \int Q\, \sup_{s \ge 0} e^{-ms}\,
-    \Big(\frac{P}{Q} - a e^{-m\kappa s}\Big)_+
+    \left(\frac{P}{Q} - a e^{-m\kappa s}\right)_+
     = m\, \mathrm{E}\big[\delta(\varepsilon + \hat\varepsilon - m\delta(\hat\varepsilon)
-    - \kappa E)\big], \qquad E \sim \mathrm{Exp}(1),
+    - \kappa X)\big],
 
-since the supremum is convex in :math:`r = P/Q`, linear beyond
+*X* standard exponential, since the supremum is convex in :math:`r = P/Q`, linear beyond
 :math:`r_0 = a e^{\hat\varepsilon}` and with second derivative
 :math:`r^{1/\kappa-1} r_0^{-1/\kappa}/\kappa` before it, so that it is a mixture of the functions
 :math:`(r - r_0 U^\kappa)_+`, *U* uniform, whose expectations are the profile. Poisson may give
 *K* = 0 and then nothing is selected, whatever the data.
 
 These bounds hold for every kind of run, in particular for :math:`\delta > 0`, and are below those
-through Rényi divergences [1]_, which :func:`papernot_steinke_rdp` has for comparison.
+through Rényi divergences [1]_, which :func:`~skdpbayes.privacy.papernot_steinke_rdp` has for
+comparison.
 
 References
 ----------
 .. [1] N. Papernot, T. Steinke. Hyperparameter tuning with Rényi differential privacy. ICLR 2022
    (Theorems 2 and 6).
-.. [2] J. Liu, K. Talwar. Private selection from private candidates. STOC 2019.
-.. [3] A. Koskela, R. Redberg, Y.-X. Wang. Privacy profiles for private selection. ICML 2024.
+.. [2] J. Liu, K. Talwar. Private selection from private candidates.
+   STOC 2019.
+.. [3] A. Koskela, R. Redberg, Y.-X. Wang. Privacy profiles for private selection.
+   ICML 2024.
 """
 
 from __future__ import annotations
@@ -147,7 +150,7 @@ def any_of(events: tuple[PrivacyEvent, ...]) -> PrivacyEvent:
 
 @dataclass(frozen=True)
 class BestOfRandomRuns(PrivacyEvent):
-    """The best of a random number of runs, priced by the profile bounds of this module.
+    """The best of a random number of runs, priced by bounds on the privacy profile of a run.
 
     Parameters
     ----------

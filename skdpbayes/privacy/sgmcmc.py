@@ -11,14 +11,15 @@ relative to one record's contribution: the convention of
 :class:`~skdpbayes.privacy.SubsampledGaussian`, which doubles it for ``"replace_one"``. At
 temperature 1 (noise variance :math:`2h` for step *h*), with the discretizations
 
-* SGLD :math:`\theta \mathrel{-}= hg-\sqrt{2h}\,\xi`,
-* SGHMC :math:`p\mathrel{+}=-hg-hAp+N(0,2(A-\hat B)h)`, :math:`\theta\mathrel{+}=hp`,
-* SGNHT :math:`p\mathrel{+}=-hg-h\zeta p+N(0,2Ah)`, :math:`\theta\mathrel{+}=hp`,
-  :math:`\zeta\mathrel{+}=h(|p|^2/d-1)`,
-* SGFS :math:`\theta\mathrel{-}=2(\gamma NI+4B/h)^{-1}(g+N(0,4B/h))`.
+* SGLD :math:`\theta\leftarrow\theta-hg+\sqrt{2h}\,\xi`,
+* SGHMC :math:`p\leftarrow p-hg-hAp+N(0,2(A-\hat B)h)`, :math:`\theta\leftarrow\theta+hp`,
+* SGNHT :math:`p\leftarrow p-hg-h\zeta p+N(0,2Ah)`, :math:`\theta\leftarrow\theta+hp`,
+  :math:`\zeta\leftarrow\zeta+h(|p|^2/d-1)`,
+* SGFS :math:`\theta\leftarrow\theta-2(\gamma NI+4B/h)^{-1}(g+N(0,4B/h))`.
 
 Both Wang et al. (2015) and Li et al. (2019) print SGLD with noise variance equal to the step, whose
-stationary density is exp(-2U): temperature 1/2. Li et al. write their step as :math:`\eta=hN`.
+stationary density is :math:`e^{-2U}`: temperature 1/2. Li et al. write their step as
+:math:`\eta=hN`.
 
 References
 ----------
@@ -66,7 +67,7 @@ def gradient_unit(batch_size: float, n_samples: int, clip_norm: float) -> float:
 def update_noise_multiplier(
     coefficient: float, variance: float, *, batch_size: float, n_samples: int, clip_norm: float
 ) -> float:
-    """Noise multiplier of any update that moves by -coefficient * g plus noise.
+    """Noise multiplier of any update that subtracts a multiple of the gradient and adds noise.
 
     Parameters
     ----------
@@ -112,8 +113,8 @@ def sgld_noise_multiplier(
     Examples
     --------
     >>> from skdpbayes.privacy import sgld_noise_multiplier
-    >>> noise = sgld_noise_multiplier(1e-6, batch_size=128, n_samples=60_000, clip_norm=1.0)
-    >>> round(noise, 8)
+    >>> public = {"batch_size": 128, "n_samples": 60_000, "clip_norm": 1.0}
+    >>> round(sgld_noise_multiplier(1e-6, **public), 8)
     3.01698893
     """
     h = check_positive("step_size", step_size)
@@ -220,7 +221,15 @@ def sgfs_noise_multiplier(
 
 
 class LangevinNoise(NamedTuple):
-    """Variance of the noise of one step, and the temperature that the sampler then has."""
+    """Noise of one step that serves the sampler and privacy.
+
+    Attributes
+    ----------
+    variance : float
+        Variance of the noise, per coordinate.
+    temperature : float
+        Temperature that the sampler then has.
+    """
 
     variance: float
     temperature: float

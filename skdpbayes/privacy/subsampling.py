@@ -6,8 +6,9 @@ and :math:`\alpha = e^\varepsilon \ge 1`. Whether or not it is drawn, the output
 Gaboardi 2018, Theorem 2)
 
 .. math:: H_\alpha\{(1-q)A + qB \,\|\, (1-q)A + qC\}
-          = q\, H_{\alpha'}\{B \,\|\, (1-\beta) A + \beta C\}, \qquad
-          \alpha' = 1 + (\alpha - 1)/q, \quad \beta = \alpha/\alpha'.
+          = q\, H_{\alpha'}\{B \,\|\, (1-\beta) A + \beta C\}
+
+with :math:`\alpha' = 1 + (\alpha - 1)/q` and :math:`\beta = \alpha/\alpha'`.
 
 By joint convexity it is enough to look at one batch *B* holding the record, *A* without it and *C*
 with the other record in its place: unit Gaussians whose means lie within *w* (of *A*) and *v* (of

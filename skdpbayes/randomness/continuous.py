@@ -66,11 +66,12 @@ def laplace(generator: np.random.Generator, scale: float, size: Size) -> npt.NDA
 def gamma_ball_noise(
     generator: np.random.Generator, scale: float, d: int
 ) -> npt.NDArray[np.float64]:
-    """Draw a vector of `d` reals with density proportional to ``exp(-norm(b) / scale)``.
+    r"""Draw a vector of `d` reals with density proportional to ``exp(-norm(b) / scale)``.
 
-    The sphere of radius r has area proportional to r^(d-1), so the Euclidean norm of b is
-    Gamma(d, scale) and its direction is uniform and independent (Chaudhuri, Monteleoni &
-    Sarwate, "Differentially private empirical risk minimization", JMLR 2011, Algorithm 2).
+    The sphere of radius :math:`r` has area proportional to :math:`r^{d-1}`, so the Euclidean norm
+    of the vector is Gamma(d, scale) and its direction is uniform and independent (Chaudhuri,
+    Monteleoni & Sarwate, "Differentially private empirical risk minimization", JMLR 2011,
+    Algorithm 2).
 
     Parameters
     ----------

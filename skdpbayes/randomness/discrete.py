@@ -26,14 +26,14 @@ def exact_scale(scale: float) -> tuple[int, int]:
     Parameters
     ----------
     scale : float
-        Positive, at most 2^50.
+        Positive, at most ``2**50``.
 
     Returns
     -------
     p, q : int
-        In lowest terms, p <= 2^53 and q a power of two <= 2^56. A double of at least 1/16 is
-        represented exactly. A smaller one is rounded up, hence to the private side, to a multiple
-        of 2^-56; the relative error is at most ``2**-56 / scale``.
+        In lowest terms: p is at most ``2**53`` and q a power of two of at most ``2**56``. A double
+        of at least 1/16 is represented exactly. A smaller one is rounded up, hence to the private
+        side, to a multiple of ``2**-56``; the relative error is at most ``2**-56 / scale``.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def discrete_laplace(generator: np.random.Generator, scale: float, size: Size) -
     generator : numpy.random.Generator
         Source of random bits.
     scale : float
-        In (0, 2^50]; see :func:`exact_scale` for scales below 1/16.
+        Positive, at most ``2**50``; see :func:`exact_scale` for scales below 1/16.
     size : int or tuple of int
         Shape of the result.
 
@@ -96,8 +96,8 @@ def discrete_gaussian(generator: np.random.Generator, scale: float, size: Size) 
     generator : numpy.random.Generator
         Source of random bits.
     scale : float
-        In (0, 2^50]; see :func:`exact_scale` for scales below 1/16. The standard deviation of
-        the noise is slightly below it, noticeably so only for scales below 1.
+        Positive, at most ``2**50``; see :func:`exact_scale` for scales below 1/16. The standard
+        deviation of the noise is slightly below it, noticeably so only for scales below 1.
     size : int or tuple of int
         Shape of the result.
 

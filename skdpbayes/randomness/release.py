@@ -94,12 +94,11 @@ def snap(values: npt.ArrayLike, grid: float) -> Floats:
 
 
 def snapped_sensitivity(sensitivity: float, grid: float, d: int, *, order: int = 2) -> float:
-    """Bound the sensitivity of ``snap(values, grid)`` given that of the values.
+    r"""Bound the sensitivity of ``snap(values, grid)`` given that of the values.
 
-    Two neighboring vectors v and v' move by at most g/2 per coordinate when rounded, so
-
-        norm(snap(v) - snap(v')) <= norm(v - v') + g sqrt(d)    in L2,
-        norm(snap(v) - snap(v')) <= norm(v - v') + g d          in L1.
+    Two neighboring vectors move by at most :math:`g/2` per coordinate when rounded to a grid
+    :math:`g`, so :math:`\Delta` grows to at most :math:`\Delta + g\sqrt d` in L2 and to at most
+    :math:`\Delta + gd` in L1.
 
     Parameters
     ----------
@@ -129,11 +128,12 @@ def snapped_sensitivity(sensitivity: float, grid: float, d: int, *, order: int =
 
 
 def release_scale(noise_multiplier: float, sensitivity: float, d: int, *, order: int = 2) -> float:
-    """Return a noise scale of at least `noise_multiplier` times the sensitivity after snapping.
+    r"""Return a noise scale of at least `noise_multiplier` times the sensitivity after snapping.
 
-    The grid depends on the scale and the sensitivity after snapping on the grid. Since
-    g <= 2^-28 scale, the smallest safe scale is about m D / (1 - 2^-28 m sqrt(d)) (m d for
-    order 1), with m the multiplier and D the sensitivity.
+    The grid depends on the scale and the sensitivity after snapping on the grid. The grid is at
+    most :math:`2^{-28}` of the scale, so the smallest safe scale is about
+    :math:`m\Delta/(1-2^{-28}m\sqrt d)` (:math:`md` in place of :math:`m\sqrt d` for order 1), with
+    :math:`m` the multiplier and :math:`\Delta` the sensitivity.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def release_scale(noise_multiplier: float, sensitivity: float, d: int, *, order:
 
 
 def release_gaussian(generator: np.random.Generator, values: npt.ArrayLike, scale: float) -> Floats:
-    """Release float values under discrete Gaussian noise on the grid ``release_grid(scale)``.
+    r"""Release float values under discrete Gaussian noise on the grid ``release_grid(scale)``.
 
     Parameters
     ----------
@@ -197,11 +197,12 @@ def release_gaussian(generator: np.random.Generator, values: npt.ArrayLike, scal
     The release has the zero-concentrated guarantee of the Gaussian mechanism at the snapped
     sensitivity (Canonne, Kamath & Steinke, "The discrete Gaussian for differential privacy",
     NeurIPS 2020, Theorem 4 and its multivariate version). Its (epsilon, delta) curve is that of the
-    Gaussian mechanism, too, up to rounding errors: with s = scale / grid >= 2^28, the normal mass
-    of the cell of half-width 1/(2s) around y = i/s is the density at y times the cell's width and
-    the mean of cosh(yt) exp(-t^2/2) over the cell, which lies between exp(-1/(8 s^2)) and
-    exp(y^2/(8 s^2)). So in d coordinates the probabilities of the release and of a rounded
-    continuous Gaussian differ by a factor of at most exp((d + norm(y)^2) 2^-59) either way.
+    Gaussian mechanism, too, up to rounding errors: with :math:`s\ge2^{28}` the scale over the grid,
+    the normal mass of the cell of half-width :math:`1/(2s)` around :math:`y=i/s` is the density at
+    :math:`y` times the cell's width and the mean of :math:`\cosh(yt)\,e^{-t^2/2}` over the cell,
+    which lies between :math:`e^{-1/(8s^2)}` and :math:`e^{y^2/(8s^2)}`. So in :math:`d` coordinates
+    the probabilities of the release and of a rounded continuous Gaussian differ by a factor of at
+    most :math:`\exp((d+\|y\|^2)\,2^{-59})` either way.
     """
     grid = release_grid(scale)
     snapped = snap(values, grid)
@@ -219,8 +220,8 @@ def release_laplace(generator: np.random.Generator, values: npt.ArrayLike, scale
         The values to protect, finite.
     scale : float
         Noise scale. With the L1 sensitivity after snapping, ``snapped_sensitivity(l1_sensitivity,
-        release_grid(scale), d, order=1)``, the release is epsilon-DP for epsilon = that
-        sensitivity / scale.
+        release_grid(scale), d, order=1)``, the release is epsilon-DP with epsilon that
+        sensitivity over the scale.
 
     Returns
     -------
@@ -248,7 +249,7 @@ def release_counts(
     counts : array-like of int
         The counts to protect.
     scale : float
-        Noise scale, in (0, 2^50].
+        Noise scale, positive and at most ``2**50``.
     noise : {"laplace", "gaussian"}
         Distribution of the noise.
 

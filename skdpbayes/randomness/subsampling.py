@@ -48,8 +48,8 @@ def poisson_subsets(
     -----
     A double is a binary fraction, and the inclusion probability is that fraction exactly: the sizes
     are drawn by comparing uniform reals with the binomial law to as many digits as it takes. No
-    floating point takes part. ``rate = b / n`` itself is rounded by at most 2^-53 relative; give
-    the accountant the same double.
+    floating point takes part. ``rate = b / n`` itself is rounded by at most ``2**-53`` relative;
+    give the accountant the same double.
     """
     _check_rows(n)
     rate = float(rate)
@@ -90,7 +90,7 @@ def fixed_subsets(
 def poisson_subset(
     generator: np.random.Generator, n: int, rate: float, out: Rows | None = None
 ) -> Rows:
-    """Draw one Poisson sample; see `poisson_subsets`.
+    """Draw one Poisson sample; see `~skdpbayes.randomness.poisson_subsets`.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def poisson_subset(
 def fixed_subset(
     generator: np.random.Generator, n: int, size: int, out: Rows | None = None
 ) -> Rows:
-    """Draw one uniform subset of `size` out of `n` rows; see `fixed_subsets`.
+    """Draw one uniform subset of `size` out of `n` rows; see `~skdpbayes.randomness.fixed_subsets`.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Lazy front of the ``samplers`` room: a submodule loads at first use."""
+"""Markov chains, exact draws and minimizers: functions that are told the gradient and the noise.
+
+A submodule loads at first use.
+"""
 
 from __future__ import annotations
 

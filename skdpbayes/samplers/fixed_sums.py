@@ -231,7 +231,7 @@ def _draw_split(
 ) -> int:
     """Draw i with probability proportional to weight[i] * before[total - i].
 
-    The mass sits around ``center``, so the inversion walks outwards from there.
+    The mass sits around ``center``, so the inversion walks outward from there.
     """
     first = max(0, total - before.shape[0] + 1)
     last = min(weight.shape[0] - 1, total)

@@ -35,7 +35,17 @@ MAX_BOUNCES = 64
 
 
 class HMCState(NamedTuple):
-    """Points of shape (S, p), their potentials (S,) and gradients (S, p)."""
+    """Where the chains are.
+
+    Attributes
+    ----------
+    position : ndarray of shape (S, p)
+        The points.
+    potential : ndarray of shape (S,)
+        Their potentials.
+    gradient : ndarray of shape (S, p)
+        The gradients of the potential there.
+    """
 
     position: np.ndarray
     potential: np.ndarray
@@ -43,7 +53,21 @@ class HMCState(NamedTuple):
 
 
 class StepSizeState(NamedTuple):
-    """Dual averaging of the logarithm of the step size (Hoffman and Gelman 2014, section 3.2)."""
+    """Dual averaging of the logarithm of the step size (Hoffman and Gelman 2014, section 3.2).
+
+    Attributes
+    ----------
+    log_step : float
+        Logarithm of the next step to try.
+    log_step_average : float
+        Logarithm of the step to keep.
+    error_average : float
+        Average of target minus acceptance.
+    n_updates : int
+        Number of transitions seen.
+    anchor : float
+        Where the logarithm is pulled to.
+    """
 
     log_step: float
     log_step_average: float
@@ -164,7 +188,7 @@ def drift_in_ball(
     Returns
     -------
     position, momentum : ndarray of shape (S, p)
-        A point that met the sphere more than ``MAX_BOUNCES`` times is NaN, which is never accepted.
+        A point that met the sphere more than 64 times is NaN, which is never accepted.
     """
     moved = position + time * momentum
     theta = center + moved @ transform

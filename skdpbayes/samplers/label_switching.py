@@ -8,7 +8,8 @@ changes.
 
 References
 ----------
-.. [1] M. Stephens. Dealing with label switching in mixture models. JRSS-B 62, 2000, section 4.2.
+.. [1] M. Stephens. Dealing with label switching in mixture models.
+   JRSS-B 62, 2000, section 4.2.
 """
 
 from __future__ import annotations

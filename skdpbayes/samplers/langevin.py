@@ -35,16 +35,16 @@ def langevin_step(
     temperature: float,
     radius: float = np.inf,
 ) -> np.ndarray:
-    """Return the next point of the chain.
+    r"""Return the next point of the chain.
 
     Parameters
     ----------
     theta, gradient, noise : ndarray of one shape
-        The point, the gradient of F there, and standard normal noise.
+        The point, the gradient of *F* there, and standard normal noise.
     step_size : float
-        The factor on the gradient.
+        The factor :math:`\gamma` on the gradient.
     temperature : float
-        T; 0 gives projected gradient descent.
+        The temperature *T*; 0 gives projected gradient descent.
     radius : float
         Of the ball that every point is projected to.
 

@@ -41,9 +41,9 @@ def sample_log_concave(
     Parameters
     ----------
     linear, logistic, exponential, quadratic : float arrays, broadcast to (n_draws,)
-        The coefficients A, B, D and P.
+        The coefficients *A*, *B*, *D* and *P*.
     low, high : float
-        The bounds, finite.
+        The bounds :math:`z_0` and :math:`z_1`, finite.
     uniforms : float array of shape (n_draws, 2 * n_attempts)
         Independent uniforms on [0, 1). The last attempt is kept in any case; one fails with a
         probability of about 0.1, so 16 are exact for all purposes.

@@ -4,7 +4,7 @@ A private release shows ``y = n + Z`` with integer noise ``Z``; the true counts 
 Given the parameters of the model, each step below draws from the *exact* full conditional of
 ``n``: no tuning, no rejection, one uniform number a draw. Both noises are log-concave, so every
 conditional is a log-concave pmf on an interval of integers: the kernel finds its mode and inverts
-the distribution function outwards from there, which costs a number of steps proportional to the
+the distribution function outward from there, which costs a number of steps proportional to the
 conditional's standard deviation, whatever the size of the counts.
 
 For discrete Laplace noise the conditionals are the two- and three-piece mixtures of tilted,
@@ -149,7 +149,7 @@ def _ratio(n: int, m: int, odds: float, y: int, partner: int, kind: int, tilt: f
 
 @njit(cache=True)
 def _draw(m: int, odds: float, y: int, partner: int, kind: int, tilt: float, uniform: float) -> int:
-    """Invert a log-concave pmf outwards from its mode: right of it first, then left."""
+    """Invert a log-concave pmf outward from its mode: right of it first, then left."""
     low = 0
     high = max(y, int(odds)) + 1 if m == _NO_TOTAL else m
     while low < high:

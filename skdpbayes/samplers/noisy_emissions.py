@@ -9,9 +9,9 @@ is much wider than that, and the two draws creep. Here pairs of values of a fiel
 
 accepted by the ratio of :math:`\prod_v \theta_{kv}^{\alpha - 1} \prod_{s: z_s = k} \prod_v
 p(y_{sv} \mid \lambda_s \theta_{kv})`, with :math:`p(y \mid \mu)` of
-`skdpbayes.samplers.NoisyPoissonLikelihood`. Values enter it as separate factors, so disjoint pairs
-are accepted or not independently of each other. Steps are reflected at zero, and their width
-depends on what the move leaves unchanged alone, which makes the proposal symmetric.
+`~skdpbayes.samplers.noisy_likelihood.NoisyPoissonLikelihood`. Values enter it as separate factors,
+so disjoint pairs are accepted or not independently of each other. Steps are reflected at zero, and
+their width depends on what the move leaves unchanged alone, which makes the proposal symmetric.
 """
 
 from __future__ import annotations

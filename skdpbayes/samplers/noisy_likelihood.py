@@ -7,7 +7,7 @@ r"""Probability of a noisy count, the true one summed out: Poisson counts under 
 With it a sampler redraws whatever the rates depend on with the true counts integrated out, which
 mixes where the noise is larger than the counts; alternating between the two would not move.
 
-The terms are log-concave in n: the sum runs outwards from the largest one. Where the noise is wide
+The terms are log-concave in n: the sum runs outward from the largest one. Where the noise is wide
 the same few noisy counts meet many rates, and log p is a smooth function of :math:`\sqrt\mu` (its
 second derivative lies near -4 times the share of the Poisson law in the variance), so it is
 tabulated once on an even grid of :math:`\sqrt\mu` for every distinct y and interpolated cubically.
@@ -44,7 +44,7 @@ def noisy_poisson_log_likelihood(
     rate : float array, broadcast to the shape of ``noisy``
         Poisson rates, >= 0.
     noise, scale
-        See `skdpbayes.samplers.sample_poisson_counts`.
+        See `~skdpbayes.samplers.noisy_counts.sample_poisson_counts`.
     """
     noisy = np.asarray(noisy, dtype=np.int64)
     rate = np.ascontiguousarray(np.broadcast_to(np.asarray(rate, dtype=np.float64), noisy.shape))

@@ -41,7 +41,7 @@ def sample_noisy_rates(
     alpha : float
         The Gamma shape of each rate, > 0.
     log_noise : ndarray
-        From `skdpbayes.samplers.noise_log_pmf`.
+        From `~skdpbayes.samplers.noisy_tables.noise_log_pmf`.
     max_total : float
         Public bound on the sum of a class's counts, >= 1.
     total_uniforms : float array of shape (n_draws, n_classes)

@@ -1,6 +1,6 @@
 r"""Fast exact draws of Poisson counts that are seen through discrete noise.
 
-The same conditional as `skdpbayes.samplers.sample_poisson_counts`,
+The same conditional as `~skdpbayes.samplers.noisy_counts.sample_poisson_counts`,
 :math:`p(n) \propto \mu^n / n! \; w(y - n)`, by rejection: the pmf is log-concave, so it lies below
 its largest value near the mode m and below geometric tails from :math:`m \pm r` on, where r is
 about a standard deviation (Devroye 1986, section X.1). After two tries, in a few cells of a
@@ -52,7 +52,7 @@ def reject_poisson_counts(
     rate : float array of the shape of ``noisy``
         The Poisson rates, >= 0.
     noise, scale
-        See `skdpbayes.samplers.sample_poisson_counts`.
+        See `~skdpbayes.samplers.noisy_counts.sample_poisson_counts`.
     uniforms : float array of the shape of ``noisy``
         Independent uniforms on [0, 1).
 

@@ -83,11 +83,11 @@ def log_expected_tries(
     n_features : int
         Dimension p.
     strong_convexity : float
-        m.
+        The constant *m*: *P* is at least *m* times the identity.
     radius : float
-        r.
+        The radius *r* of the ball.
     rise : float
-        W, a public bound.
+        The bound *W*, public.
 
     Returns
     -------

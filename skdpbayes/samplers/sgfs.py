@@ -1,6 +1,6 @@
 r"""Stochastic gradient Fisher scoring (Ahn, Korattikara and Welling 2012).
 
-.. math:: \theta \leftarrow \theta - 2 \big(\gamma N I + \Lambda + 4 B / h\big)^{-1} \tilde g,
+.. math:: \theta \leftarrow \theta - 2 (\gamma N I + \Lambda + 4 B / h)^{-1} \tilde g,
           \qquad \tilde g = g + N(0, 4 B / h), \qquad \gamma = N / \tau,
 
 for a batch of :math:`\tau` out of :math:`N` records, the Fisher information :math:`I` of one record
@@ -46,7 +46,8 @@ def sgfs_preconditioner(
     batch_size : float
         Expected batch size.
     noise_variance : float
-        4 b / h, the variance of the injected noise per coordinate, for B = b times the identity.
+        Variance of the injected noise per coordinate, :math:`4b/h` where *B* is *b* times the
+        identity.
 
     Returns
     -------

@@ -17,7 +17,13 @@ __all__ = ["SGHMCState", "sghmc_step"]
 
 
 class SGHMCState(NamedTuple):
-    """Position and momentum of one shape."""
+    """Where a chain is.
+
+    Attributes
+    ----------
+    position, momentum : ndarray of one shape
+        The point and its momentum.
+    """
 
     position: np.ndarray
     momentum: np.ndarray
@@ -35,9 +41,9 @@ def sghmc_step(
     gradient : ndarray
         Estimate of the gradient of the potential there, with the injected noise.
     step_size : float
-        h.
+        The step *h*.
     friction : float
-        A; ``step_size * friction`` is at most 1.
+        The friction *A*; ``step_size * friction`` is at most 1.
 
     Returns
     -------

@@ -25,7 +25,7 @@ def sgld_step(position: np.ndarray, gradient: np.ndarray, *, step_size: float) -
     gradient : ndarray
         Estimate of the gradient of the potential there, with the injected noise.
     step_size : float
-        h.
+        The step *h*.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-r"""Stochastic gradient Nose-Hoover thermostat (Ding et al. 2014; run by Wang et al. 2015).
+r"""Stochastic gradient Nosé-Hoover thermostat (Ding et al. 2014; run by Wang et al. 2015).
 
 .. math:: p \leftarrow p - h \tilde g - h \xi p + \sqrt{2 A h}\, w, \qquad
           \theta \leftarrow \theta + h p, \qquad
@@ -18,7 +18,15 @@ __all__ = ["SGNHTState", "sgnht_init", "sgnht_step"]
 
 
 class SGNHTState(NamedTuple):
-    """Position and momentum of one shape, and the scalar thermostat."""
+    """Where a chain is.
+
+    Attributes
+    ----------
+    position, momentum : ndarray of one shape
+        The point and its momentum.
+    thermostat : float
+        The friction that the thermostat has found so far.
+    """
 
     position: np.ndarray
     momentum: np.ndarray
@@ -26,7 +34,7 @@ class SGNHTState(NamedTuple):
 
 
 def sgnht_init(position: np.ndarray, momentum: np.ndarray, diffusion: float) -> SGNHTState:
-    """Start from a point with standard normal momentum and the thermostat at the diffusion A."""
+    """Start from a point with standard normal momentum and the thermostat at the diffusion *A*."""
     return SGNHTState(position, momentum, float(diffusion))
 
 
@@ -49,9 +57,9 @@ def sgnht_step(
     noise : ndarray
         Standard normal.
     step_size : float
-        h.
+        The step *h*.
     diffusion : float
-        A, the rate of injected noise.
+        The rate *A* of injected noise.
 
     Returns
     -------

@@ -38,7 +38,7 @@ def sample_dirichlet_on_grid(
     Parameters
     ----------
     parameter : float array of shape (n_rows, n_values)
-        Dirichlet parameters, > 0; at most `MAX_GRID_VALUES` values.
+        Dirichlet parameters, > 0; at most 512 values.
     floor : float
         Smallest probability, in (0, 1 / n_values).
     n_records : float
@@ -86,7 +86,8 @@ def sample_truncated_dirichlet(
         Smallest probability, in (0, 1 / n_values).
     uniforms : float array of shape (n_rows, n_sweeps, n_values, 1 + 2 * n_attempts)
         Independent uniforms on [0, 1): which pair, then attempts of
-        `skdpbayes.samplers.sample_log_concave`. With two values one sweep is an exact draw.
+        `~skdpbayes.samplers.log_concave.sample_log_concave`. With two values one sweep is an exact
+        draw.
 
     Returns
     -------
