@@ -76,7 +76,7 @@ def run(case: Case, n_trials: int, confidence: float, n_jobs: int | None) -> dic
         "estimator": case.name.split()[0],
         "mechanism": case.label,
         "adjacency": case.adjacency,
-        "neighbors": case.pair.description,
+        "neighbors": case.neighbors,
         "claim": f"({result.claim.epsilon:g}, {result.claim.delta:g})",
         "proven": f"{result.epsilon_lower:.2f}",
         "share": f"{100 * result.share:.0f}%",

@@ -81,6 +81,12 @@ class Case:
         return f"{kind} {self.label} {self.adjacency}"
 
     @property
+    def neighbors(self) -> str:
+        """How the two data sets differ, in words."""
+        words = self.pair.description
+        return f"{words}; here that record is left out" if self.deletes else words
+
+    @property
     def data(self) -> tuple[Any, ...]:
         return (self.pair.X,) if self.estimator is EventLogHMM else (self.pair.X, self.pair.y)
 
@@ -240,7 +246,10 @@ CHAIN = {
     "temperature": 1e-4,
 }
 HIDDEN = "the first step hides in the random momentum that the chain starts with"
-HALF = "a label flip moves a gradient by half of what a replacement may"
+HALF = (
+    "near the origin a gradient is half of its bound, and a label flip moves it by half of what a "
+    "replacement may"
+)
 SPREAD = "the range of a tempered posterior's exponent is reached only at extreme probabilities"
 UNUSED = f"{SPREAD}; half of the budget pays for hidden states, and here there is one"
 POLES = "a log-concave density reaches the range of its exponent only at the poles of the ball"
