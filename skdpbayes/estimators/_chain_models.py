@@ -76,12 +76,13 @@ class LinearPotential:
         self, position: np.ndarray, rows: np.ndarray | None, clip_norm: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Gradients with respect to the coefficients of z."""
-        if self.diagonal:
-            theta = np.zeros((self.n_outputs, self.lift.shape[0]))
-            theta[:, : self.shape[1]] = position
-            theta *= self.lift
-        else:
+        if not self.diagonal:
             theta = position @ self.lift
+        elif self.shape[1] == self.lift.shape[0]:
+            theta = position * self.lift
+        else:  # no intercept
+            theta = np.zeros((self.n_outputs, self.lift.shape[0]))
+            theta[:, :-1] = position * self.lift[:-1]
         # positions are released, so this is post-processing; without it a record could tell of
         # itself by 0 * inf
         if not np.vdot(theta, theta) < LARGEST**2:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,9 +89,9 @@ def _noise_rows(
         yield from randomness.discrete_gaussian(generator, 2.0**NOISE_BITS, (count, *shape))
 
 
-def _at(values: np.ndarray, t: int) -> float:
-    """Value of step ``t`` where one number may stand for all steps."""
-    return float(values[t if values.shape[0] > 1 else 0])
+def _each(values: np.ndarray, n_steps: int) -> Iterable[float]:
+    """Yield the value of every step where one number may stand for all."""
+    return repeat(float(values[0]), n_steps) if values.shape[0] == 1 else map(float, values)
 
 
 class _Stepper:
@@ -104,7 +105,7 @@ class _Stepper:
         start: np.ndarray,
         generator: np.random.Generator,
     ) -> None:
-        self.dynamics, self.plan, self.noise = dynamics, plan, noise
+        self.dynamics, self.plan = dynamics, plan
         self.position = start
         self.preconditioner: tuple[float, np.ndarray] | None = None
         if dynamics.sampler == "sghmc":
@@ -115,16 +116,13 @@ class _Stepper:
             momentum = randomness.gaussian(generator, 1.0, start.shape)
             self.state = samplers.sgnht_init(start, momentum, friction)
 
-    def step(self, t: int, gradient: np.ndarray) -> np.ndarray:
-        """Move by the noisy gradient of step ``t``."""
+    def step(self, h: float, noise: float, gradient: np.ndarray) -> np.ndarray:
+        """Move by ``h`` along a gradient with ``noise``."""
         dynamics = self.dynamics
-        h = _at(dynamics.steps, t)
         if dynamics.sampler == "sgld":
             self.position = samplers.sgld_step(self.position, gradient, step_size=h)
         elif dynamics.sampler == "sgfs":
-            self.position = samplers.sgfs_step(
-                self.position, gradient, self._fisher(_at(self.noise, t))
-            )
+            self.position = samplers.sgfs_step(self.position, gradient, self._fisher(noise))
         else:
             if dynamics.sampler == "sghmc":
                 self.state = samplers.sghmc_step(
@@ -182,16 +180,23 @@ def run_chain(
     n_kept = 0
     position = start
     grids = scales * 2.0**-NOISE_BITS
-    steps = zip(plan.batches(for_batches), _noise_rows(for_noise, plan.n_steps, shape), strict=True)
-    for t, (rows, noise) in enumerate(progress(steps, total=plan.n_steps, label="steps")):
+    steps = zip(
+        plan.batches(for_batches),
+        _noise_rows(for_noise, plan.n_steps, shape),
+        _each(grids, plan.n_steps),
+        _each(dynamics.steps, plan.n_steps),
+        _each(scales / rate, plan.n_steps),
+        strict=True,
+    )
+    progressing = progress(steps, total=plan.n_steps, label="steps")
+    for t, (rows, noise, grid, h, scale) in enumerate(progressing):
         released, prior = potential.gradients(position, rows, plan.clip_norm)
-        grid = _at(grids, t)
         released /= grid
         np.rint(released, out=released)
         released += noise
         released *= grid / rate
         released += prior
-        position = stepper.step(t, released)
+        position = stepper.step(h, scale, released)
         if t >= first:
             total += position
         if n_kept < kept.shape[0] and t == kept[n_kept]:

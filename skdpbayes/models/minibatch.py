@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from scipy import sparse
 
 __all__ = [
     "clipped_linear_gradient",
@@ -293,7 +292,7 @@ def clipped_linear_gradient(
         clipped residuals, multiples of ``sum_unit(n, 1)``.
     """
     clip = float(clip_norm) * (1.0 - CLIP_MARGIN)
-    compressed = sparse.issparse(X)
+    compressed = not isinstance(X, np.ndarray)
     data = (X.data, X.indices, X.indptr) if compressed else (X,)
     batch = NO_ROWS if rows is None else rows
     rest = (codes, lengths, clip, batch, rows is None, float(data_norm))
