@@ -324,6 +324,8 @@ def hooks(tape: Tape) -> Iterator[None]:
         patch(samplers, "langevin_chain", _langevin_hook(tape))
         for kind in (_chain_models.LinearPotential, _chain_network.NetworkPotential):
             patch(kind, "gradients", _gradients_hook(tape, kind))
+        # one step at a time; the kernel of many steps equals that to the last bit (a test says so)
+        patch(_chain_models.LinearPotential, "langevin_states", lambda *_: None)
         for name in ("draw_rejection", "draw_hmc", "draw_sgnht"):
             patch(_ops_sampling, name, _draw_hook(tape, getattr(_ops_sampling, name)))
         patch(_naive_bayes_ops, "draw_floored_dirichlet", _probabilities_hook(tape))

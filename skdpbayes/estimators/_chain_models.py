@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from skdpbayes import models
 from skdpbayes.estimators._coordinates import Coordinates
+
+if TYPE_CHECKING:
+    from skdpbayes.models.minibatch_chain import BatchSteps
 
 __all__ = ["ROUNDOFF", "LinearPotential", "Potential"]
 
@@ -30,6 +33,11 @@ class Potential(Protocol):
 
     def rounding(self, n_rows: int) -> float:
         """Bound on what rounding adds to the distance of two sums of at most ``n_rows`` records."""
+
+    def langevin_states(
+        self, position: np.ndarray, steps: BatchSteps, clip_norm: float
+    ) -> np.ndarray | None:
+        """States after each of several Langevin steps; None if there is no kernel for them."""
 
 
 @dataclass
@@ -94,6 +102,26 @@ class LinearPotential:
             sums *= self.lift
             return sums[:, : self.shape[1]], position * self.prior
         return sums @ self.lift.T, (theta * self.precision) @ self.lift.T
+
+    def langevin_states(
+        self, position: np.ndarray, steps: BatchSteps, clip_norm: float
+    ) -> np.ndarray | None:
+        """Run all steps in one kernel, for two classes in plain coordinates."""
+        if self.n_outputs > 1 or not self.diagonal:
+            return None
+        states = models.langevin_batch_steps(
+            position[0],
+            steps,
+            self.lift,
+            self.prior,
+            self.X,
+            self.codes,
+            self.lengths,
+            clip_norm,
+            self.data_norm,
+            LARGEST,
+        )
+        return states[:, None]
 
     def rounding(self, n_rows: int) -> float:
         """Bound on what rounding adds to the distance of two sums of at most ``n_rows`` records.

@@ -91,6 +91,9 @@ class NetworkPotential:
         )
         return total, position / self.prior_scale**2
 
+    def langevin_states(self, *_: Any) -> None:
+        """There is no kernel of many steps: one takes milliseconds."""
+
     def rounding(self, n_rows: int) -> float:
         """Bound on what rounding adds to the distance of two sums of at most ``n_rows`` records.
 

@@ -7,10 +7,8 @@ noise, and the plan computes its price from the same numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise, repeat
 
 import numpy as np
 
@@ -25,8 +23,6 @@ __all__ = ["ACCOUNTANTS", "NOISE_BITS", "ChainPlan", "check_delta", "plan_chain"
 ACCOUNTANTS = ("pld", "rdp", "wang2015")
 # The grid of a noisy sum is the noise's standard deviation divided by 2^28.
 NOISE_BITS = 28
-# Batches are drawn for about this many rows at a time.
-BATCH_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -71,24 +67,18 @@ class ChainPlan:
         chain = _chain_event(self.noise_multipliers(), self.n_steps, *sampling)
         return privacy.compose([*self.setup, chain])
 
-    def batches(self, generator: np.random.Generator) -> Iterator[np.ndarray | None]:
-        """Yield the rows of every batch; None for all of them."""
+    def batches(
+        self, generator: np.random.Generator, count: int
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Draw the next ``count`` batches; None if all records are in every one.
+
+        Batch t is ``rows[starts[t]:starts[t + 1]]`` of the pair (rows, starts).
+        """
         if self.batch_size == self.n_samples:
-            yield from repeat(None, self.n_steps)
-            return
-        block = max(1, min(self.n_steps, BATCH_BLOCK // int(self.batch_size)))
-        for start in range(0, self.n_steps, block):
-            count = min(block, self.n_steps - start)
-            if self.subsampling == "poisson":
-                rows, starts = randomness.poisson_subsets(
-                    generator, self.n_samples, self.sampling_rate, count
-                )
-            else:
-                rows, starts = randomness.fixed_subsets(
-                    generator, self.n_samples, int(self.batch_size), count
-                )
-            for first, last in pairwise(starts.tolist()):
-                yield rows[first:last]
+            return None
+        if self.subsampling == "poisson":
+            return randomness.poisson_subsets(generator, self.n_samples, self.sampling_rate, count)
+        return randomness.fixed_subsets(generator, self.n_samples, int(self.batch_size), count)
 
     @property
     def most_rows(self) -> int:

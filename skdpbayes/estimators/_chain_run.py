@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdpbayes import randomness, samplers
+from skdpbayes import models, randomness, samplers
 from skdpbayes.estimators._chain_models import Potential
 from skdpbayes.estimators._chain_plan import NOISE_BITS, ChainPlan
 
 __all__ = ["SAMPLERS", "ChainResult", "Dynamics", "run_chain", "step_sizes"]
 
 SAMPLERS = ("sgld", "sghmc", "sgnht", "sgfs")
-# Noise is drawn for about this many numbers at a time.
+# Noise is drawn for about this many numbers and batches for about this many rows at a time.
 NOISE_BLOCK = 1 << 15
+BATCH_BLOCK = 1 << 16
+NO_STARTS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -79,19 +80,14 @@ def step_sizes(first: float, schedule: Any, n_steps: int) -> np.ndarray:
     return np.asarray(first * (shift + np.arange(1.0, n_steps + 1.0)) ** -decay)
 
 
-def _noise_rows(
-    generator: np.random.Generator, n_steps: int, shape: tuple[int, ...]
-) -> Iterable[np.ndarray]:
-    """Yield exact discrete Gaussian noise of standard deviation 2^28, an array per step."""
-    block = max(1, min(n_steps, NOISE_BLOCK // math.prod(shape)))
-    for start in range(0, n_steps, block):
-        count = min(block, n_steps - start)
-        yield from randomness.discrete_gaussian(generator, 2.0**NOISE_BITS, (count, *shape))
+def _block_size(plan: ChainPlan, size: int) -> int:
+    """Steps whose batches and noise are drawn at a time."""
+    return max(1, min(plan.n_steps, NOISE_BLOCK // size, BATCH_BLOCK // int(plan.batch_size)))
 
 
-def _each(values: np.ndarray, n_steps: int) -> Iterable[float]:
-    """Yield the value of every step where one number may stand for all."""
-    return repeat(float(values[0]), n_steps) if values.shape[0] == 1 else map(float, values)
+def _of_steps(values: np.ndarray, start: int, stop: int) -> np.ndarray:
+    """Values of some steps, where one number may stand for all."""
+    return np.full(stop - start, values[0]) if values.shape[0] == 1 else values[start:stop]
 
 
 class _Stepper:
@@ -150,6 +146,57 @@ class _Stepper:
         return self.preconditioner[1]
 
 
+def _states(
+    potential: Potential,
+    plan: ChainPlan,
+    dynamics: Dynamics,
+    scales: np.ndarray,
+    start: np.ndarray,
+    generators: list[np.random.Generator],
+) -> Iterator[np.ndarray]:
+    """Yield the states of the chain.
+
+    The sum of clipped gradients is rounded to a grid of 2^-28 noise standard deviations and exact
+    discrete Gaussian noise is added on that grid; what follows is post-processing.
+    """
+    for_batches, for_noise, for_state = generators
+    rate = plan.sampling_rate
+    stepper = _Stepper(dynamics, plan, scales / rate, start, for_state)
+    block = _block_size(plan, start.size)
+    for first in range(0, plan.n_steps, block):
+        last = min(first + block, plan.n_steps)
+        rows, starts = plan.batches(for_batches, last - first) or (None, NO_STARTS)
+        shape = (last - first, *start.shape)
+        noise = randomness.discrete_gaussian(for_noise, 2.0**NOISE_BITS, shape)
+        grids = _of_steps(scales * 2.0**-NOISE_BITS, first, last)
+        sizes = _of_steps(dynamics.steps, first, last)
+        steps = models.BatchSteps(rows, starts, noise, grids, sizes, rate)
+        yield from _block_states(potential, stepper, steps, plan.clip_norm)
+
+
+def _block_states(
+    potential: Potential, stepper: _Stepper, steps: models.BatchSteps, clip_norm: float
+) -> Iterator[np.ndarray]:
+    if stepper.dynamics.sampler == "sgld":
+        states = potential.langevin_states(stepper.position, steps, clip_norm)
+        if states is not None:
+            stepper.position = states[-1]
+            yield from states
+            return
+    rate, bounds = steps.sampling_rate, steps.starts.tolist()
+    for t, (grid, h) in enumerate(
+        zip(steps.grids.tolist(), steps.step_sizes.tolist(), strict=True)
+    ):
+        batch = None if steps.rows is None else steps.rows[bounds[t] : bounds[t + 1]]
+        released, prior = potential.gradients(stepper.position, batch, clip_norm)
+        released /= grid
+        np.rint(released, out=released)
+        released += steps.noise[t]
+        released *= grid / rate
+        released += prior
+        yield stepper.step(h, grid * 2.0**NOISE_BITS / rate, released)
+
+
 def run_chain(
     potential: Potential,
     plan: ChainPlan,
@@ -161,47 +208,23 @@ def run_chain(
     n_draws: int,
     progress: Callable[..., Iterable[Any]],
 ) -> ChainResult:
-    """Run the chain; keep the mean of its tail and thinned draws.
-
-    The sum of clipped gradients is rounded to a grid of 2^-28 noise standard deviations and exact
-    discrete Gaussian noise is added on that grid; what follows is post-processing.
-    """
-    for_batches, for_noise, for_state = randomness.spawn(generator, 3)
+    """Run the chain; keep the mean of its tail and thinned draws."""
     shape = potential.shape
     scales = plan.noise_scales(
         dynamics.langevin(), math.prod(shape), potential.rounding(plan.most_rows)
     )
-    rate = plan.sampling_rate
-    stepper = _Stepper(dynamics, plan, scales / rate, start, for_state)
+    states = _states(potential, plan, dynamics, scales, start, randomness.spawn(generator, 3))
     first = min(int(burn_in * plan.n_steps), plan.n_steps - 1)
     kept = np.unique(np.linspace(first, plan.n_steps - 1, n_draws).round().astype(int))
     total = np.zeros(shape)
     draws = np.empty((kept.shape[0], *shape))
     n_kept = 0
-    position = start
-    grids = scales * 2.0**-NOISE_BITS
-    steps = zip(
-        plan.batches(for_batches),
-        _noise_rows(for_noise, plan.n_steps, shape),
-        _each(grids, plan.n_steps),
-        _each(dynamics.steps, plan.n_steps),
-        _each(scales / rate, plan.n_steps),
-        strict=True,
-    )
-    progressing = progress(steps, total=plan.n_steps, label="steps")
-    for t, (rows, noise, grid, h, scale) in enumerate(progressing):
-        released, prior = potential.gradients(position, rows, plan.clip_norm)
-        released /= grid
-        np.rint(released, out=released)
-        released += noise
-        released *= grid / rate
-        released += prior
-        position = stepper.step(h, scale, released)
+    for t, state in enumerate(progress(states, total=plan.n_steps, label="steps")):
         if t >= first:
-            total += position
+            total += state
         if n_kept < kept.shape[0] and t == kept[n_kept]:
-            draws[n_kept] = position
+            draws[n_kept] = state
             n_kept += 1
-    temperatures = dynamics.temperatures(scales / rate)
+    temperatures = dynamics.temperatures(scales / plan.sampling_rate)
     temperature = float(temperatures[first if temperatures.shape[0] > 1 else 0 :].mean())
     return ChainResult(total / (plan.n_steps - first), draws, temperature)

@@ -16,6 +16,8 @@ __getattr__, __dir__, __all__ = attach(
         "network_size": "mlp",
         "squared_row_lengths": "mlp",
         "clipped_linear_gradient": "minibatch",
+        "BatchSteps": "minibatch_chain",
+        "langevin_batch_steps": "minibatch_chain",
         "compact_rows": "rows",
         "quadratic_row_lengths": "rows",
         "second_moments": "rows",

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skdpbayes import DPSGLDClassifier, PrivacyLedger
 from skdpbayes.datasets import make_census
+from skdpbayes.estimators._chain_models import LinearPotential
 from skdpbayes.exceptions import CalibrationError
 from tests.contract import chain_around_the_mode, linear_data
 
@@ -35,7 +36,7 @@ def blobs(n=600, n_classes=3, seed=0):
         {"sampler": "sgfs"},
         {"sampler": "sgld", "preconditioner": np.eye(3) / 9},
         {"sampler": "sgld", "preconditioner": None, "n_steps": 4000},
-        {"sampler": "sgld", "intercept_scaling": 2.0},
+        {"sampler": "sgld", "intercept_scaling": 2.0, "n_steps": 4000},
     ],
     ids=lambda params: f"{params['sampler']}-{len(params)}",
 )
@@ -194,6 +195,30 @@ def test_networks_leave_out_more_of_the_chain(hidden, n_states):
     model = DPSGLDClassifier(hidden_layer_sizes=hidden, n_steps=40, n_draws=40, random_state=0)
     draws = model.fit(X, y).sample_posterior()
     assert len(draws["coef_0" if hidden else "coef"]) == n_states
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        {"batch_size": 40},
+        {"batch_size": 40, "subsampling": "fixed", "schedule": "cube_root"},
+        {"batch_size": 900},
+    ],
+)
+def test_many_steps_in_one_kernel_are_the_steps_one_by_one(form, fit_intercept, steps, monkeypatch):
+    """To the last bit, so that what holds for a step holds for the kernel."""
+    X, y = linear_data(900, 5)
+    X[np.abs(X) < 0.2] = 0.0
+    params = {"preconditioner": None, "n_steps": 1500, "random_state": 0, **steps}
+    model = DPSGLDClassifier(epsilon=3.0, fit_intercept=fit_intercept, **params)
+    together = model.fit(form(X), y).sample_posterior()
+    monkeypatch.setattr(LinearPotential, "langevin_states", lambda *_: None)
+    one_by_one = model.fit(form(X), y).sample_posterior()
+    for name, draws in together.items():
+        np.testing.assert_array_equal(draws, one_by_one[name])
+    assert np.std(together["coef"]) > 0.0
 
 
 @pytest.mark.parametrize("hidden", [(), (8,)])

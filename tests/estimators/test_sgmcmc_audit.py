@@ -61,12 +61,13 @@ def test_half_the_noise_is_caught(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
 def test_a_missing_clip_is_caught(monkeypatch):
-    exact = models.clipped_linear_gradient
+    exact = models.langevin_batch_steps
 
-    def unclipped(theta, X, codes, lengths, clip_norm, *rest):
-        return exact(theta, X, codes, lengths, math.inf, *rest)
+    def unclipped(*arguments):
+        position_to_lengths, (_, *rest) = arguments[:7], arguments[7:]
+        return exact(*position_to_lengths, math.inf, *rest)
 
-    monkeypatch.setattr(models, "clipped_linear_gradient", unclipped)
+    monkeypatch.setattr(models, "langevin_batch_steps", unclipped)
     assert audit() > privacy.gdp_mu(4.0, 1e-5)
 
 
