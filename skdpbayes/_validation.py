@@ -153,6 +153,21 @@ def clip_rows(X: Any, norm: float, *, copy: bool = True) -> Any:
     )
 
 
+def clip_negative(X: Any) -> Any:
+    """Set negative entries to 0; ``X`` itself if there are none. As `clip_rows` otherwise."""
+    if sparse.issparse(X):
+        X = X.tocsr()
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        if not np.any(X.data < 0.0):
+            return X
+        X = X.copy()
+        np.maximum(X.data, 0.0, out=X.data)
+        return X
+    return X if X.size == 0 or X.min() >= 0.0 else np.maximum(X, 0.0)
+
+
 def _row_lengths(X: Any) -> np.ndarray:
     """Return the L2 norms of the rows in double precision, whatever the type of ``X``."""
     with np.errstate(over="ignore"):

@@ -30,6 +30,7 @@ from tests.audit_tools import (
     N_ALONE,
     BatchSteps,
     BetweenCounts,
+    coefficient_gap,
     counts_of,
     draws_of,
     first_coefficient,
@@ -208,6 +209,15 @@ def _events(label: str, *, cost: int = 1, note: str = "", **params: Any) -> list
 # The rest pushes across the pair, so that it saturates the loss and bends it nowhere else.
 MIRROR = neighbors.antipodal(400, 2, angle=0.5)
 TINY = neighbors.tiny()
+# The rest pushes both coefficients down, so both records pull with all their weight: in entries of
+# one sign each, 2 apart in the norm of the noise.
+CORNERS = NeighborPair(
+    np.array([[1.0, 0.0]] + [[0.6, 0.6]] * 400),
+    np.array([1] + [0] * 400),
+    (np.array([[0.0, 1.0]] + [[0.6, 0.6]] * 400), np.array([1] + [0] * 400)),
+    "an indicator changes: the rest pushes against both",
+    {"classes": [0, 1]},
+)
 FLIP = neighbors.label_flip(2, 1)
 SINGLETON = neighbors.singleton_class(3, 1)
 MOVED = neighbors.moved_event(3, n_months=3, n_regions=2, n_categories=2)
@@ -285,6 +295,16 @@ CASES: list[Case] = [
     *_objective("objective", inference_budget=0.0, **BUDGET),
     *_objective("objective, intervals", **BUDGET),
     *_objective("objective, pure", inference_budget=0.0, **PURE),
+    *_linear(
+        ObjPertLogisticRegression,
+        "objective, pure, nonnegative",
+        CORNERS,
+        look=coefficient_gap,
+        C=1.0,
+        inference_budget=0.0,
+        nonnegative=True,
+        **PURE,
+    ),
     *_objective("output", method="output", inference_budget=0.0, **BUDGET),
     *_objective("output, pure", method="output", inference_budget=0.0, **PURE),
     *_samples(OPSLogisticRegression, note=HALF),

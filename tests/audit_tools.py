@@ -41,6 +41,11 @@ def first_coefficient(fitted: Any) -> float:
     return float(fitted.coef_[0, 0])
 
 
+def coefficient_gap(fitted: Any) -> float:
+    """Where a record at one corner differs from one at the other."""
+    return float(fitted.coef_[0, 0] - fitted.coef_[0, 1])
+
+
 def draws_of(fitted: Any) -> np.ndarray:
     return np.ravel(fitted.sample_posterior()["coef"])
 

@@ -141,7 +141,10 @@ def _minimize_hook(tape: Tape) -> Callable[..., Any]:
             # with this linear term the neighbor's minimizer is the same, up to the tolerance
             again = original(*data, plan, tilt + change)
             assert np.linalg.norm(again - theta) <= 2.01 * plan.tolerance / plan.penalty
-            return Distance("tilt", float(np.linalg.norm(change)), plan.tilt_scale, most)
+            parts = (np.maximum(change, 0.0), np.minimum(change, 0.0))
+            parts = parts if plan.two_orthants else (change,)
+            gap = sum(float(np.linalg.norm(part)) for part in parts)
+            return Distance("tilt", gap, plan.tilt_scale, most)
 
         held = lambda theta: gradient(theta, *data)  # noqa: E731
         return tape.visit("minimize", (problem, plan), held, run, compare)

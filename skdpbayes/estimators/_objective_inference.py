@@ -150,6 +150,7 @@ def noise_aware_posterior(
     blur_variance: float,
     prior_precision: float,
     information_deviation: float = 0.0,
+    tilt_covariance: float = 0.0,
 ) -> NormalPosterior:
     """Return the normal approximation of the posterior, given public and released numbers only.
 
@@ -164,11 +165,15 @@ def noise_aware_posterior(
         The letters lambda, sigma^2, tau^2 and rho of the module.
     information_deviation : float
         Standard deviation of the noise on the diagonal of `information` (off it, by sqrt(2) less).
+    tilt_covariance : float
+        Of any two entries of b. Along an axis v it adds ``tilt_covariance * (sum(v)**2 - 1)`` to
+        the variance; what it makes of two axes together is left out.
     """
     values, axes = np.linalg.eigh(information)
     values = np.maximum(_without_noise_spread(values, information_deviation), 0.0)
     slope = values / (values + penalty)
-    variance = (values + tilt_variance) / np.square(values + penalty) + blur_variance
+    tilt = tilt_variance + tilt_covariance * (np.square(axes.sum(axis=0)) - 1.0)
+    variance = (values + tilt) / np.square(values + penalty) + blur_variance
     weight = np.divide(slope, variance, out=np.zeros_like(slope), where=variance > 0.0)
     precision = slope * weight + prior_precision
     mean = axes @ (weight / precision * (release @ axes))

@@ -49,6 +49,7 @@ class Plan:
     tilt_norm: float  # no larger tilt is expected, ever: 12 standard deviations
     event: PrivacyEvent
     n_parameters: int
+    two_orthants: bool = False  # the density of a pure b is that of `two_orthant_noise`
 
     @property
     def main_scale(self) -> float:
@@ -58,7 +59,16 @@ class Plan:
     @property
     def tilt_variance(self) -> float:
         """Variance of one entry of b."""
+        if self.two_orthants:
+            return self.tilt_scale**2 * randomness.two_orthant_moments(self.n_parameters)[0]
         return self._variance(self.tilt_scale)
+
+    @property
+    def tilt_covariance(self) -> float:
+        """Covariance of two entries of b."""
+        if self.two_orthants:
+            return self.tilt_scale**2 * randomness.two_orthant_moments(self.n_parameters)[1]
+        return 0.0
 
     @property
     def blur_variance(self) -> float:
@@ -92,7 +102,7 @@ def automatic_C(problem: Problem, method: str, calibration: str, coef_norm: floa
     """
     if math.isinf(problem.epsilon):
         return coef_norm**2 / problem.n_parameters
-    free_noise = _free_noise(problem)
+    free_noise = _free_noise(problem, _has_two_orthants(problem, method, calibration))
     guess = NORM_GUESS / (problem.record_norm * coef_norm) * 2.0 ** (-0.5 * problem.margin)
     if method == "output":
         return 1.0 / (OUTPUT_PENALTY * free_noise * problem.record_norm * guess)
@@ -129,9 +139,22 @@ def curvature_limit(problem: Problem, calibration: str, inference_budget: float)
     return privacy.largest_curvature(min(epsilon, 100.0), problem.n_classes)
 
 
-def _free_noise(problem: Problem) -> float:
+def _has_two_orthants(problem: Problem, method: str, calibration: str) -> bool:
+    """Whether the density of a pure tilt follows the signs of the gradients.
+
+    Minimizers, which output perturbation blurs, move in any direction, and published calibrations
+    come with their own noise.
+    """
+    tight = method == "objective" and calibration == "tight"
+    return tight and problem.delta == 0.0 and problem.one_signed
+
+
+def _free_noise(problem: Problem, two_orthants: bool) -> float:
     """Standard deviation of one entry of the tilt if the determinant cost nothing."""
     distance = problem.shift * problem.gradient_norm
+    if two_orthants:
+        variance = randomness.two_orthant_moments(problem.n_parameters)[0]
+        return distance * math.sqrt(variance) / problem.epsilon
     if problem.delta == 0.0:
         return distance * math.sqrt(problem.n_parameters + 1.0) / problem.epsilon
     return distance / privacy.gdp_mu(min(problem.epsilon, 100.0), problem.delta)
@@ -243,7 +266,8 @@ def _pure_plan(
         tilt_scale = multiplier * problem.gradient_norm
         shares = [share * left / sum(shares) for share in shares]
     size = problem.n_parameters
-    largest = size + 12.0 * math.sqrt(size) + 80.0  # of a noise vector's norm over its scale
+    # of a noise vector's norm over its scale: Gamma(size) for both densities
+    largest = size + 12.0 * math.sqrt(size) + 80.0
     tilt_norm = tilt_scale * largest
     tolerance, radius = tolerance_of(problem, penalty, tilt_norm)
     error = tolerance / penalty
@@ -261,6 +285,7 @@ def _pure_plan(
         tilt_norm=tilt_norm,
         event=privacy.PureDP(epsilon),
         n_parameters=size,
+        two_orthants=_has_two_orthants(problem, method, calibration),
     )
 
 

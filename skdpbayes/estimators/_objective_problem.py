@@ -26,6 +26,7 @@ class Problem:
     adjacency: str
     margin: float = 0.0  # of the logistic loss
     coef_norm: float = 10.0  # a guess
+    nonnegative: bool = False  # all features are
 
     @property
     def n_outputs(self) -> int:
@@ -41,6 +42,11 @@ class Problem:
     def gradient_norm(self) -> float:
         """Bound on the gradient of one record's loss."""
         return self.record_norm * (1.0 if self.n_classes == 2 else math.sqrt(2.0))
+
+    @property
+    def one_signed(self) -> bool:
+        """Whether the entries of any record's gradient all have one sign."""
+        return self.nonnegative and self.n_classes == 2
 
     @property
     def shift(self) -> float:

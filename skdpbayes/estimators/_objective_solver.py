@@ -124,6 +124,8 @@ def noise_vector(generator: np.random.Generator, scale: float, plan: Plan) -> np
     """Draw noise of the plan's kind for every parameter; zeros for a scale of 0."""
     if scale == 0.0:
         return np.zeros(plan.n_parameters)
+    if plan.two_orthants:
+        return np.asarray(randomness.two_orthant_noise(generator, scale, plan.n_parameters))
     if plan.pure:
         return np.asarray(randomness.gamma_ball_noise(generator, scale, plan.n_parameters))
     return np.asarray(randomness.gaussian(generator, scale, plan.n_parameters))

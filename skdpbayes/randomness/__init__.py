@@ -34,5 +34,7 @@ __getattr__, __dir__, __all__ = attach(
         "snap": "release",
         "snapped_sensitivity": "release",
         "spawn": "generator",
+        "two_orthant_moments": "continuous",
+        "two_orthant_noise": "continuous",
     },
 )

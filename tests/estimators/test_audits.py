@@ -163,6 +163,7 @@ IN_ONE_DIMENSION = Case(
 # flipped label moves a logistic gradient by half of the bound only, so the latter has the power.
 HEAT = "inverse_temperature"
 MAIN_NOISE = ("blur_scale", "release_scale")
+NONNEGATIVE = "ObjPertLogisticRegression objective, pure, nonnegative replace_one"
 TOO_LITTLE = [
     ("LaplaceNaiveBayes Laplace, Bernoulli replace_one", nb_release, "plan_noise", "scale", 0.5),
     ("LaplaceNaiveBayes Laplace, tokens zero_out", nb_release, "plan_noise", "scale", 0.5),
@@ -171,6 +172,7 @@ TOO_LITTLE = [
     ("PrivateHMM Gaussian replace_one", hidden_markov, "plan_noise", "scale", 0.5),
     ("ObjPertLogisticRegression objective replace_one", objpert, "make_plan", "tilt_scale", 0.5),
     (IN_ONE_DIMENSION, objpert, "make_plan", "tilt_scale", 0.5),
+    (NONNEGATIVE, objpert, "make_plan", "tilt_scale", 0.5),
     ("ObjPertLogisticRegression output replace_one", objpert, "make_plan", MAIN_NOISE, 0.5),
     ("ObjPertLogisticRegression output, pure replace_one", objpert, "make_plan", MAIN_NOISE, 0.25),
     ("OPSLinearSVC Langevin replace_one", _ops_base, "plan_langevin", HEAT, 4.0),
