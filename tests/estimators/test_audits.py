@@ -159,7 +159,7 @@ IN_ONE_DIMENSION = Case(
 )
 # Half of the noise; for Langevin chains and posterior samples four times the inverse temperature. A
 # quarter for output perturbation under pure epsilon: these rows move three quarters of the bound,
-# and its noise has two dimensions. OPSLogisticRegression runs the chain of OPSLinearSVC, but a
+# and its noise has two dimensions, as that for nonnegative features. OPSLogisticRegression runs the chain of OPSLinearSVC, but a
 # flipped label moves a logistic gradient by half of the bound only, so the latter has the power.
 HEAT = "inverse_temperature"
 MAIN_NOISE = ("blur_scale", "release_scale")
@@ -172,7 +172,7 @@ TOO_LITTLE = [
     ("PrivateHMM Gaussian replace_one", hidden_markov, "plan_noise", "scale", 0.5),
     ("ObjPertLogisticRegression objective replace_one", objpert, "make_plan", "tilt_scale", 0.5),
     (IN_ONE_DIMENSION, objpert, "make_plan", "tilt_scale", 0.5),
-    (NONNEGATIVE, objpert, "make_plan", "tilt_scale", 0.5),
+    (NONNEGATIVE, objpert, "make_plan", "tilt_scale", 0.25),
     ("ObjPertLogisticRegression output replace_one", objpert, "make_plan", MAIN_NOISE, 0.5),
     ("ObjPertLogisticRegression output, pure replace_one", objpert, "make_plan", MAIN_NOISE, 0.25),
     ("OPSLinearSVC Langevin replace_one", _ops_base, "plan_langevin", HEAT, 4.0),
