@@ -159,8 +159,9 @@ IN_ONE_DIMENSION = Case(
 )
 # Half of the noise; for Langevin chains and posterior samples four times the inverse temperature. A
 # quarter for output perturbation under pure epsilon: these rows move three quarters of the bound,
-# and its noise has two dimensions, as that for nonnegative features. OPSLogisticRegression runs the chain of OPSLinearSVC, but a
-# flipped label moves a logistic gradient by half of the bound only, so the latter has the power.
+# and its noise has two dimensions, as that for nonnegative features. OPSLogisticRegression runs the
+# chain of OPSLinearSVC, but a flipped label moves a logistic gradient by half of the bound only, so
+# the latter has the power.
 HEAT = "inverse_temperature"
 MAIN_NOISE = ("blur_scale", "release_scale")
 NONNEGATIVE = "ObjPertLogisticRegression objective, pure, nonnegative replace_one"
