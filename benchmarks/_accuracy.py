@@ -18,8 +18,8 @@ from skdpbayes import datasets
 DELTA = 1e-5
 EPSILONS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 # Columns of these data hold indicators that sum to a constant: an intercept would only add to the
-# norm of a record. The peers leave it out as well.
-PLAIN = {"fit_intercept": False}
+# norm of a record. The peers leave it out as well. All columns are scaled to [0, 1].
+PLAIN = {"fit_intercept": False, "nonnegative": True}
 # The peers release no uncertainty; this variant spends nothing on it either.
 ALONE = {**PLAIN, "inference_budget": 0.0, "margin": 3.0}
 ROW_METHODS = [

@@ -46,10 +46,16 @@ BASELINES = {
 BASELINE_NAMES = {1e-5: "tight Gaussian, best penalty", 0.0: "diffprivlib, tuned"}
 PENALTY_GRID = 10.0 ** np.arange(-3.5, 2.1, 0.5)  # fixed C that "auto" is held against
 SETTINGS = (("zero_out", 1e-5), ("replace_one", 1e-5), ("replace_one", 0.0))
+ALONE = {"inference_budget": 0.0, "margin": 3.0}
 CONFIGURATIONS = {
     "defaults": {},
     "coefficients only": {"inference_budget": 0.0},
-    "coefficients only, margin 3": {"inference_budget": 0.0, "margin": 3.0},
+    "coefficients only, margin 3": ALONE,
+}
+# Indicators and numbers scaled to [0, 1]; only pure noise makes use of it
+NONNEGATIVE = {
+    "defaults, nonnegative": {"nonnegative": True},
+    "coefficients only, margin 3, nonnegative": {**ALONE, "nonnegative": True},
 }
 
 DIFFPRIVLIB = """
@@ -149,7 +155,8 @@ def accuracy_tables(args, epsilons, seeds):
             if baseline:
                 baseline = [baseline[EPSILONS.index(e)] for e in epsilons]
                 show(f"  {BASELINE_NAMES[delta]}", baseline)
-            for name, options in CONFIGURATIONS.items():
+            known = NONNEGATIVE if delta == 0.0 else {}
+            for name, options in {**CONFIGURATIONS, **known}.items():
                 found = [
                     accuracy(
                         (rows, *data[1:]),
@@ -199,12 +206,17 @@ def regret_tables(args, epsilons):
             continue
         print(f"\nPoints behind the best fixed C, {name};  epsilon = {epsilons}")
         for adjacency, delta in SETTINGS:
-            for label in ("defaults", "coefficients only, margin 3"):
+            configurations = {
+                key: CONFIGURATIONS[key] for key in ("defaults", "coefficients only, margin 3")
+            }
+            if delta == 0.0 and name.startswith("Adult"):
+                configurations |= NONNEGATIVE
+            for label, settings in configurations.items():
                 options = {
                     "adjacency": adjacency,
                     "delta": delta,
                     "fit_intercept": intercept,
-                    **CONFIGURATIONS[label],
+                    **settings,
                 }
                 lost = [regret(data, args.regret_seeds, e, options) for e in epsilons]
                 show(f"{adjacency}, delta={delta:g}, {label}", lost)
