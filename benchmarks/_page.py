@@ -23,9 +23,9 @@ Nothing here is typed by hand; `docs/benchmarks.json` holds the numbers.
 - **Our rows** use default parameters, but for what is publicly known of the columns: objective
   perturbation has no intercept where indicators sum to a constant (the peers leave it out as well)
   and is told that all columns are nonnegative, which makes its pure noise smaller. They are not
-  blind to Adult: constants behind the defaults (the rules for `C`, shares of the budget, numbers of steps,
-  the edges of the bins) were fixed after comparing test accuracies on it, and the rule of
-  objective perturbation on Abalone and Mushroom too. *margin* marks objective perturbation with
+  blind to Adult: constants behind the defaults (the rules for `C`, shares of the budget, numbers
+  of steps, the edges of the bins) were fixed after comparing test accuracies on it, and the rule
+  of objective perturbation on Abalone and Mushroom too. *margin* marks objective perturbation with
   {margin}: it releases coefficients and no uncertainty, as the peers do.
 - **The peers' rows** are tuned for each data set and ε on three 80/20 splits of the training rows,
   each with its own noise, and pay nothing for the tuning: with an honest account they would be
