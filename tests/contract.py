@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.stats import gamma
+from scipy.stats import cauchy, gamma
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB
@@ -93,8 +93,14 @@ def chain_around_the_mode(fitted: BaseEstimator, X: Any, y: Any) -> None:
     signs = np.where(y == fitted.classes_[1], 1.0, -1.0)
     rows = signs[:, None] * np.column_stack([X, np.ones(len(X))])
 
+    def prior(theta: np.ndarray) -> float:
+        if fitted.C != "auto":
+            return float(theta @ theta / (2.0 * fitted.C))
+        scales = np.append(np.full(X.shape[1], 2.5), 10.0)
+        return -float(cauchy(scale=scales).logpdf(theta).sum())
+
     def objective(theta: np.ndarray) -> float:
-        return float(np.logaddexp(0.0, -rows @ theta).sum() + theta @ theta / (2.0 * fitted.C))
+        return float(np.logaddexp(0.0, -rows @ theta).sum()) + prior(theta)
 
     draws = fitted.sample_posterior()
     thetas = np.concatenate([draws["coef"][:, 0], draws["intercept"]], axis=1)

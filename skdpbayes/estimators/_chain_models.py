@@ -14,11 +14,37 @@ from skdpbayes.estimators._coordinates import Coordinates
 if TYPE_CHECKING:
     from skdpbayes.models.minibatch_chain import BatchSteps
 
-__all__ = ["ROUNDOFF", "LinearPotential", "Potential"]
+__all__ = ["ROUNDOFF", "CoefficientPrior", "LinearPotential", "Potential"]
 
 # Coefficients of a chain that diverges are cut here: no logit overflows.
 LARGEST = 1e100
 ROUNDOFF = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class CoefficientPrior:
+    r"""Independent priors of coefficients and intercept, normal or Cauchy, centered at 0.
+
+    The slope of the negative log density is :math:`\theta p / (1 + (\theta / s)^2)`: the normal
+    prior has the precision p and s infinite, the Cauchy prior of scale s has :math:`p = 2 / s^2`.
+    """
+
+    precision: float
+    """Curvature at 0, the largest."""
+    scale: float
+    of_intercept: float
+    """Curvature at 0 of the intercept's prior."""
+    intercept_scale: float
+
+    @classmethod
+    def normal(cls, C: float, intercept_scaling: float) -> CoefficientPrior:
+        """Scikit-learn's penalty: the intercept is the coefficient of a constant feature."""
+        return cls(1.0 / C, math.inf, 1.0 / (C * intercept_scaling**2), math.inf)
+
+    @classmethod
+    def cauchy(cls, scale: float, intercept_scale: float) -> CoefficientPrior:
+        """Heavy tails: small effects are shrunk, large ones hardly."""
+        return cls(2.0 / scale**2, scale, 2.0 / intercept_scale**2, intercept_scale)
 
 
 class Potential(Protocol):
@@ -44,9 +70,6 @@ class Potential(Protocol):
 class LinearPotential:
     r"""Logistic or softmax regression in the given coordinates.
 
-    The prior is that of scikit-learn's penalty: coefficients of x, and the intercept divided by
-    ``intercept_scaling``, are normal with variance C.
-
     Coefficients of z are mapped to those of x and an intercept by a matrix *B*, and sums over x and
     the constant 1 to derivatives by :math:`B^\top`. In plain coordinates *B* is diagonal.
     """
@@ -55,8 +78,7 @@ class LinearPotential:
     codes: np.ndarray
     coordinates: Coordinates
     n_outputs: int
-    C: float
-    intercept_scaling: float
+    coefficient_prior: CoefficientPrior
     data_norm: float
 
     def __post_init__(self) -> None:
@@ -64,19 +86,17 @@ class LinearPotential:
         coordinates = self.coordinates
         constant = coordinates.constant
         self.shape: tuple[int, ...] = (self.n_outputs, d + bool(constant))
-        # prior precision of the coefficients of x and of the intercept
-        prior = np.full(d + 1, 1.0 / self.C)
-        prior[d] /= self.intercept_scaling**2
-        self.precision = prior
+        # prior of the coefficients of x and of the intercept
+        prior = self.coefficient_prior
+        self.precision = np.append(np.full(d, prior.precision), prior.of_intercept)
+        self.tails = np.append(np.full(d, prior.scale), prior.intercept_scale)
         self.diagonal = coordinates.transform is None
         if self.diagonal:
             self.lift = np.append(np.full(d, coordinates.scale), constant)
-            self.prior = (self.lift**2 * prior)[: self.shape[1]]
         else:
             self.lift = np.zeros((self.shape[1], d + 1))
             coef, intercept = coordinates.coefficients(np.eye(self.shape[1]))
             self.lift[:, :d], self.lift[:, d] = coef, intercept
-            self.prior = (self.lift * prior) @ self.lift.T
         self.lengths = coordinates.lengths(self.X, self.data_norm)
         self.X = models.compact_rows(self.X)
 
@@ -91,6 +111,7 @@ class LinearPotential:
         else:  # no intercept
             theta = np.zeros((self.n_outputs, self.lift.shape[0]))
             theta[:, :-1] = position * self.lift[:-1]
+        pull = theta * self.precision / (1.0 + np.square(theta / self.tails))
         # positions are released, so this is post-processing; without it a record could tell of
         # itself by 0 * inf
         if not np.vdot(theta, theta) < LARGEST**2:
@@ -100,8 +121,9 @@ class LinearPotential:
         )
         if self.diagonal:
             sums *= self.lift
-            return sums[:, : self.shape[1]], position * self.prior
-        return sums @ self.lift.T, (theta * self.precision) @ self.lift.T
+            pull *= self.lift
+            return sums[:, : self.shape[1]], pull[:, : self.shape[1]]
+        return sums @ self.lift.T, pull @ self.lift.T
 
     def langevin_states(
         self, position: np.ndarray, steps: BatchSteps, clip_norm: float
@@ -113,7 +135,7 @@ class LinearPotential:
             position[0],
             steps,
             self.lift,
-            self.prior,
+            (self.precision, self.tails),
             self.X,
             self.codes,
             self.lengths,
@@ -141,5 +163,7 @@ class LinearPotential:
         return norm * (2.0 * in_units + 2.0 * terms * ROUNDOFF * longest) * (1.0 + 1e-6)
 
     def prior_precision(self) -> np.ndarray:
-        """Hessian of the prior's potential for one output."""
-        return np.diag(self.prior) if self.diagonal else self.prior
+        """Largest Hessian of the prior's potential, for one output."""
+        if self.diagonal:
+            return np.diag((self.lift**2 * self.precision)[: self.shape[1]])
+        return np.asarray((self.lift * self.precision) @ self.lift.T)

@@ -27,9 +27,9 @@ __all__ = [
 # Both were chosen by accuracy on the test file of Adult, so results there are not blind to it.
 LONGEST = 40.0
 SNR_WEIGHT = 0.25
-# Gradients of rows of length about 1 are clipped to a norm between these; both, and the signal over
-# noise from which the larger one is better, were chosen on splits of the training file of Adult.
-LEAST_CLIP, MOST_CLIP = 0.7, 1.0
+# Gradients of rows of length about 1 are clipped to a norm between these: the smaller one, and the
+# signal over noise from which 1 is better, were chosen on splits of the training file of Adult.
+LEAST_CLIP, MOST_CLIP = 0.7, 1.3
 CLEAR_SIGNAL = 30.0
 # A chain without privacy noise steps by this fraction of the inverse of the largest curvature.
 SAMPLING_STEP = 0.2
@@ -98,13 +98,13 @@ def langevin_step(
     return min(time / (H * n_steps), 1.0 / largest)
 
 
-def least_variance(n_samples: int, C: float, largest_curvature: float) -> float:
+def least_variance(n_samples: int, prior_variance: float, largest_curvature: float) -> float:
     """Variance of the rows below which a direction is not stretched further.
 
-    Stretched to variance 1 / D, a direction of variance v has the prior curvature 1 / (v D C),
+    Stretched to variance 1 / D, a direction of variance v has the prior curvature 1 / (v D s^2),
     while the losses have at most ``largest_curvature * n_samples / D``.
     """
-    return 1.0 / (PRIOR_SHARE * largest_curvature * n_samples * C)
+    return 1.0 / (PRIOR_SHARE * largest_curvature * n_samples * prior_variance)
 
 
 def constant_feature(step: float, curvature: float, stable: float) -> float:

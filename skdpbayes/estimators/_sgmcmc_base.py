@@ -98,8 +98,7 @@ class PrivateChainClassifier(ChainSettings):
             codes,
             coordinates,
             self._n_outputs,
-            float(self.C),
-            float(self.intercept_scaling),
+            self._prior,
             float(self.data_norm),
         )
         start = np.zeros(potential.shape)
@@ -172,7 +171,7 @@ class PrivateChainClassifier(ChainSettings):
     ) -> Coordinates:
         data_norm = float(self.data_norm)
         _, largest = rules.curvature(self._n_outputs, int(self.classes_.shape[0]))
-        least = rules.least_variance(X.shape[0], float(self.C), largest)
+        least = rules.least_variance(X.shape[0], 1.0 / self._prior.precision, largest)
         if moments_mu > 0.0:
             return released_coordinates(
                 X,
@@ -195,14 +194,14 @@ class PrivateChainClassifier(ChainSettings):
         noise = 0.0
         if plan.private:
             noise = plan.noise_multiplier * plan.clip_norm / plan.sampling_rate
-        of_intercept = 1.0 / (float(self.C) * float(self.intercept_scaling) ** 2)
-        of_prior = coordinates.largest_prior_curvature(1.0 / float(self.C), of_intercept)
+        prior = self._prior
+        of_prior = coordinates.largest_prior_curvature(prior.precision, prior.of_intercept)
         step = rules.langevin_step(
             shape[0], plan.n_steps, coordinates.dimension, noise, mean, largest, of_prior
         )
         if self.fit_intercept:
             stable = 1.0 if plan.private else rules.SAMPLING_STEP
-            curvature = max(shape[0] * largest, of_intercept)
+            curvature = max(shape[0] * largest, prior.of_intercept)
             coordinates = coordinates.with_constant(rules.constant_feature(step, curvature, stable))
         if self.sampler == "sgfs":  # noise of 4 / h on the gradient
             step = 4.0 / (rules.FISHER_NOISE * mean * shape[0] / coordinates.dimension)

@@ -10,6 +10,7 @@ from skdpbayes import models, privacy
 from skdpbayes._validation import check_choice, check_integer, check_real, check_scale
 from skdpbayes.estimators import _chain_network as network
 from skdpbayes.estimators import _chain_rules as rules
+from skdpbayes.estimators._chain_models import CoefficientPrior
 from skdpbayes.estimators._chain_plan import ACCOUNTANTS, ChainPlan, check_delta, plan_chain
 from skdpbayes.estimators._chain_run import SAMPLERS, Dynamics, step_sizes
 from skdpbayes.estimators._coordinates import (
@@ -32,6 +33,8 @@ LATEST, STEEPEST = 1e50, 4.0
 MOMENTUM_LOSS = 0.1
 # A record's gradient has many more coordinates in a network, and most of it is small.
 NETWORK_CLIP = 0.3
+# Scales of the Cauchy priors that Gelman et al. (2008) recommend as a default, for rows of length 1
+COEFFICIENT_SCALE, INTERCEPT_SCALE = 2.5, 10.0
 # Posteriors of networks predict better when they are cold.
 NETWORK_TEMPERATURE = 0.01
 
@@ -39,7 +42,7 @@ NETWORK_TEMPERATURE = 0.01
 class ChainSettings(ProbabilisticLinearClassifier):
     """What a chain runs with, from parameters and public numbers."""
 
-    C: float
+    C: float | str
     hidden_layer_sizes: Sequence[int]
     activation: str
     prior_scale: float
@@ -86,6 +89,14 @@ class ChainSettings(ProbabilisticLinearClassifier):
         return self._n_outputs * (self.n_features_in_ + bool(self.fit_intercept))
 
     @property
+    def _prior(self) -> CoefficientPrior:
+        scaling = float(self.intercept_scaling)
+        if isinstance(self.C, str):
+            scale = COEFFICIENT_SCALE / float(self.data_norm)
+            return CoefficientPrior.cauchy(scale, INTERCEPT_SCALE * scaling)
+        return CoefficientPrior.normal(float(self.C), scaling)
+
+    @property
     def _n_draws(self) -> int:
         if self.n_draws == "auto":
             return 10 if self._is_network else 50
@@ -98,7 +109,10 @@ class ChainSettings(ProbabilisticLinearClassifier):
         return float(self.burn_in)
 
     def _check_own_parameters(self, shape: tuple[int, int]) -> None:
-        check_scale("C", self.C)
+        if isinstance(self.C, str):
+            check_choice("C", self.C, ("auto",))
+        else:
+            check_scale("C", self.C, "Or use C='auto'.")
         check_choice("sampler", self.sampler, SAMPLERS)
         check_choice("subsampling", self.subsampling, ("poisson", "fixed"))
         check_choice("accountant", self.accountant, ACCOUNTANTS)

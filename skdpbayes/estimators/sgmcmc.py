@@ -18,12 +18,12 @@ class DPSGLDClassifier(PrivateChainClassifier):
 
     .. math::
 
-        p(\theta \mid X, y) \propto \exp\Big(-\sum_i \ell(\theta; x_i, y_i)
-        - \frac{\|\theta\|^2}{2C}\Big)
+        p(\theta \mid X, y) \propto \pi(\theta) \exp\Big(-\sum_i \ell(\theta; x_i, y_i)\Big)
 
-    of logistic (two classes) or softmax regression, or of a multilayer perceptron whose weights and
-    biases have N(0, ``prior_scale``:sup:`2`) priors. Every step adds noise to a sum of gradients
-    that are clipped, record by record, to ``clip_norm``:
+    of logistic (two classes) or softmax regression with independent Cauchy priors or, for a given
+    ``C``, :math:`\pi(\theta) \propto e^{-\|\theta\|^2 / (2C)}`; or of a multilayer perceptron whose
+    weights and biases have N(0, ``prior_scale``:sup:`2`) priors. Every step adds noise to a sum of
+    gradients that are clipped, record by record, to ``clip_norm``:
 
     .. math::
 
@@ -31,7 +31,7 @@ class DPSGLDClassifier(PrivateChainClassifier):
         \mathrm{clip}(\nabla \ell_i; L) + N(0, \sigma^2 L^2)\Big), \qquad
         \theta \leftarrow \theta - h \tilde g ,
 
-    with batches *S* of expected size :math:`\tau`, the prior's potential *r*, and :math:`\sigma`
+    with batches *S* of expected size :math:`\tau`, :math:`r = -\log \pi`, and :math:`\sigma`
     the larger of what the sampler needs for temperature 1 and what privacy needs.
 
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private for the adjacency
@@ -62,9 +62,10 @@ class DPSGLDClassifier(PrivateChainClassifier):
         What may change between neighboring data sets.
     data_norm : float, default=1.0
         Public bound on the L2 norm of a row; longer rows are scaled down to it.
-    C : float, default=100.0
+    C : float or "auto", default="auto"
         Variance of the normal prior of a coefficient: scikit-learn's inverse strength of the
-        penalty.
+        penalty. "auto" takes the Cauchy priors that [6]_ recommends, of scale 2.5 / ``data_norm``
+        for coefficients and 10 for the intercept: they shrink small effects, but hardly large ones.
     hidden_layer_sizes : sequence of int, default=()
         Sizes of the hidden layers of a multilayer perceptron; none for a linear classifier. A
         network has no preconditioner and makes sparse rows dense.
@@ -78,7 +79,8 @@ class DPSGLDClassifier(PrivateChainClassifier):
     fit_intercept : bool, default=True
         Whether to add an intercept.
     intercept_scaling : float, default=1.0
-        The prior of the intercept has standard deviation ``intercept_scaling * sqrt(C)``.
+        The prior of the intercept is wider by this factor: it has standard deviation
+        ``intercept_scaling * sqrt(C)``, or Cauchy scale ``10 * intercept_scaling``.
     sampler : {"sgld", "sghmc", "sgnht", "sgfs"}, default="sgld"
         Langevin dynamics, Hamiltonian dynamics with friction, the Nosé-Hoover thermostat or Fisher
         scoring. The last two count private noise as noise of the sampler: they stay at temperature
@@ -86,7 +88,7 @@ class DPSGLDClassifier(PrivateChainClassifier):
     clip_norm : float or "auto", default="auto"
         Bound on the norm of one record's gradient in the coordinates of the chain, where rows have
         length about 1. Smaller means less noise and more bias: "auto" is 0.7 where public numbers
-        tell that noise is large and rises to 1 where it is not (none for ``epsilon=np.inf``);
+        tell that noise is large and rises to 1.3 where it is not (none for ``epsilon=np.inf``);
         0.3 for networks.
     batch_size : int or "auto", default="auto"
         Expected size of a batch. "auto" takes all records up to 131,072: large batches have the
@@ -173,6 +175,8 @@ class DPSGLDClassifier(PrivateChainClassifier):
        gradient Fisher scoring. ICML 2012.
     .. [5] J. Bok, W. Su and J. Altschuler. Shifted interpolation for differential privacy.
        ICML 2024. Theorem 4.3.
+    .. [6] A. Gelman, A. Jakulin, M. G. Pittau and Y.-S. Su. A weakly informative default prior
+       distribution for logistic and other regression models. Annals of Applied Statistics 2, 2008.
 
     Examples
     --------
@@ -193,7 +197,7 @@ class DPSGLDClassifier(PrivateChainClassifier):
         *,
         adjacency: Adjacency = "replace_one",
         data_norm: float = 1.0,
-        C: float = 100.0,
+        C: float | str = "auto",
         hidden_layer_sizes: Sequence[int] = (),
         activation: str = "tanh",
         prior_scale: float = 1.0,

@@ -41,7 +41,8 @@ class BatchSteps(NamedTuple):
 def _steps(
     position: Any,
     lift: Any,
-    prior: Any,
+    precision: Any,
+    tails: Any,
     largest: float,
     compressed: bool,
     X: Any,
@@ -64,10 +65,11 @@ def _steps(
     """Write the states after every step; ``position`` is the one before."""
     size = position.shape[0]
     theta = np.zeros(lift.shape[0])  # without an intercept the last stays 0
-    sums = np.empty(lift.shape[0])
+    sums, pull = np.empty(lift.shape[0]), np.empty(size)
     for t in range(states.shape[0]):
         for j in range(size):
             value = position[j] * lift[j]
+            pull[j] = value * precision[j] / (1.0 + (value / tails[j]) ** 2) * lift[j]
             if not abs(value) <= largest:  # too large, or not a number
                 value = -largest if value < 0.0 else largest
             theta[j] = value
@@ -81,7 +83,7 @@ def _steps(
             _binary_dense(theta, X, codes, lengths, clip, batch, whole, norm, sums)
         for j in range(size):
             released = np.rint(sums[j] * lift[j] / grids[t]) + noise[t, j]
-            gradient = released * (grids[t] / rate) + position[j] * prior[j]
+            gradient = released * (grids[t] / rate) + pull[j]
             states[t, j] = position[j] - step_sizes[t] * gradient
         position = states[t]
 
@@ -90,7 +92,7 @@ def langevin_batch_steps(
     position: np.ndarray,
     steps: BatchSteps,
     lift: np.ndarray,
-    prior: np.ndarray,
+    prior: tuple[np.ndarray, np.ndarray],
     X: Any,
     codes: np.ndarray,
     lengths: np.ndarray,
@@ -100,9 +102,9 @@ def langevin_batch_steps(
 ) -> np.ndarray:
     r"""Return the states of a chain after each of several steps.
 
-    A step is :math:`\psi - h\,(u\,(\mathrm{rint}(G / u) + k) / q + P \psi)` with the sum *G* of
+    A step is :math:`\psi - h\,(u\,(\mathrm{rint}(G / u) + k) / q + g)` with the sum *G* of
     `~skdpbayes.models.minibatch.clipped_linear_gradient` in the coordinates of the chain, the grid
-    *u*, the noise *k*, the sampling rate *q* and the prior's diagonal precision *P*.
+    *u*, the noise *k*, the sampling rate *q* and the slope *g* of the negative log prior.
 
     Parameters
     ----------
@@ -112,8 +114,9 @@ def langevin_batch_steps(
         Batches, noise and step sizes.
     lift : ndarray of shape (d + 1,)
         Coefficients of x and intercept per unit of the state.
-    prior : ndarray of shape (p,)
-        Prior precision of the state.
+    prior : pair of ndarray of shape (d + 1,)
+        Precision p and scale s of the coefficients' priors, whose slopes are
+        :math:`\theta p / (1 + (\theta / s)^2)`.
     X, codes, lengths, clip_norm, data_norm
         As in `~skdpbayes.models.minibatch.clipped_linear_gradient`, for two classes.
     largest : float
@@ -131,7 +134,7 @@ def langevin_batch_steps(
     kernel(
         position,
         lift,
-        prior,
+        *prior,
         float(largest),
         compressed,
         NOT_DENSE if compressed else X,

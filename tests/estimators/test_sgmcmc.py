@@ -36,7 +36,7 @@ def blobs(n=600, n_classes=3, seed=0):
         {"sampler": "sgfs"},
         {"sampler": "sgld", "preconditioner": np.eye(3) / 9},
         {"sampler": "sgld", "preconditioner": None, "n_steps": 4000},
-        {"sampler": "sgld", "intercept_scaling": 2.0, "n_steps": 4000},
+        {"sampler": "sgld", "C": 100.0, "intercept_scaling": 2.0, "n_steps": 4000},
     ],
     ids=lambda params: f"{params['sampler']}-{len(params)}",
 )
@@ -203,6 +203,7 @@ def test_networks_leave_out_more_of_the_chain(hidden, n_states):
     "steps",
     [
         {"batch_size": 40},
+        {"batch_size": 40, "C": 3.0},
         {"batch_size": 40, "subsampling": "fixed", "schedule": "cube_root"},
         {"batch_size": 900},
     ],

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from skdpbayes import DPSGLDClassifier, privacy, randomness
 from skdpbayes.datasets import make_census
-from skdpbayes.estimators._chain_models import LinearPotential
+from skdpbayes.estimators._chain_models import CoefficientPrior, LinearPotential
 from skdpbayes.estimators._chain_network import NetworkPotential, network_inputs
 from skdpbayes.estimators._chain_plan import plan_chain
 from skdpbayes.estimators._chain_run import Dynamics, step_sizes
@@ -22,6 +23,7 @@ from skdpbayes.estimators._coordinates import (
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy.renyi import rdp_epsilon, rdp_noise_multiplier
 
+PRIOR = CoefficientPrior.normal(100.0, 1.0)
 BASE = {
     "epsilon": 1.0,
     "delta": 1e-5,
@@ -90,7 +92,7 @@ def test_clipping_follows_from_public_numbers(adjacency):
         model.classes_ = np.arange(2)
         chosen.append(model._clip_norm((20_000, 50), 0.1))
     assert chosen[0] == 0.7
-    assert chosen[-1] == 1.0
+    assert chosen[-1] == 1.3
     assert chosen == sorted(chosen)
     assert len(set(chosen)) > 2  # in between, the rule is neither of the two
     model.set_params(clip_norm=0.25)
@@ -137,7 +139,7 @@ def test_one_record_moves_the_sum_by_no_more_than_clip_and_rounding(n_outputs, p
         coordinates = released_coordinates(
             X, 1.0, math.inf, "zero_out", True, randomness.make_generator(0)
         ).with_constant(0.3)
-    potential = LinearPotential(X, codes, coordinates, n_outputs, 100.0, 1.0, 1.0)
+    potential = LinearPotential(X, codes, coordinates, n_outputs, PRIOR, 1.0)
     position = 3.0 * rng.normal(size=potential.shape)
     clip = 0.01
     bound = clip + potential.rounding(n)
@@ -159,6 +161,32 @@ def test_one_record_moves_the_sum_by_no_more_than_clip_and_rounding(n_outputs, p
     assert np.sum(pull * step) == pytest.approx(slope)
 
 
+@pytest.mark.parametrize("plain", [False, True])
+def test_the_pull_of_the_prior_is_the_slope_of_its_density(plain):
+    rng = np.random.default_rng(0)
+    X, codes = rng.normal(size=(50, 3)) / 5.0, rng.integers(0, 2, 50)
+    coordinates = plain_coordinates(3, 1.0, True)
+    if not plain:
+        coordinates = released_coordinates(
+            X, 1.0, math.inf, "zero_out", True, randomness.make_generator(0)
+        )
+    coordinates = coordinates.with_constant(0.3)
+    prior = CoefficientPrior.cauchy(2.5, 10.0)
+    potential = LinearPotential(X, codes, coordinates, 1, prior, 1.0)
+
+    def density(position):
+        coef, intercept = coordinates.coefficients(position)
+        return (
+            stats.cauchy(scale=2.5).logpdf(coef).sum()
+            + stats.cauchy(scale=10.0).logpdf(intercept).sum()
+        )
+
+    position, step = 4.0 * rng.normal(size=(2, *potential.shape))
+    pull = potential.gradients(position, None, 1.0)[1]
+    slope = (density(position + 1e-6 * step) - density(position - 1e-6 * step)) / 2e-6
+    assert np.sum(pull * step) == pytest.approx(-slope, rel=1e-6)
+
+
 @pytest.mark.parametrize("data_norm", [1e-9, 1e-3, 1e3, 1e9])
 def test_rounding_does_not_depend_on_the_unit_of_the_rows(data_norm):
     rng = np.random.default_rng(0)
@@ -170,7 +198,7 @@ def test_rounding_does_not_depend_on_the_unit_of_the_rows(data_norm):
         coordinates = released_coordinates(
             norm * X, norm, 1.0, "zero_out", True, randomness.make_generator(0)
         ).with_constant(0.3)
-        potential = LinearPotential(norm * X, codes, coordinates, 1, 100.0, 1.0, norm)
+        potential = LinearPotential(norm * X, codes, coordinates, 1, PRIOR, norm)
         found.append(potential.rounding(300))
     assert 0.4 < found[1] / found[0] < 2.5  # units are powers of two
 
