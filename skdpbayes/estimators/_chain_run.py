@@ -168,7 +168,7 @@ def _states(
         rows, starts = plan.batches(for_batches, last - first) or (None, NO_STARTS)
         shape = (last - first, *start.shape)
         noise = randomness.discrete_gaussian(for_noise, 2.0**NOISE_BITS, shape)
-        grids = _of_steps(scales * 2.0**-NOISE_BITS, first, last)
+        grids = _of_steps(scales, first, last) * 2.0**-NOISE_BITS
         sizes = _of_steps(dynamics.steps, first, last)
         steps = models.BatchSteps(rows, starts, noise, grids, sizes, rate)
         yield from _block_states(potential, stepper, steps, plan.clip_norm)

@@ -166,14 +166,21 @@ def noise_aware_posterior(
     information_deviation : float
         Standard deviation of the noise on the diagonal of `information` (off it, by sqrt(2) less).
     tilt_covariance : float
-        Of any two entries of b. Along an axis v it adds ``tilt_covariance * (sum(v)**2 - 1)`` to
-        the variance; what it makes of two axes together is left out.
+        Of any two entries of b; it ties the directions together.
     """
     values, axes = np.linalg.eigh(information)
     values = np.maximum(_without_noise_spread(values, information_deviation), 0.0)
     slope = values / (values + penalty)
-    tilt = tilt_variance + tilt_covariance * (np.square(axes.sum(axis=0)) - 1.0)
-    variance = (values + tilt) / np.square(values + penalty) + blur_variance
+    own_variance = tilt_variance - tilt_covariance
+    variance = (values + own_variance) / np.square(values + penalty) + blur_variance
+    if tilt_covariance > 0.0:
+        common = axes.sum(axis=0) / (values + penalty)
+        spread = np.diag(variance) + tilt_covariance * np.outer(common, common)
+        weights = np.linalg.solve(spread, np.diag(slope))
+        within = np.linalg.inv(slope[:, None] * weights + prior_precision * np.eye(slope.size))
+        squares, turns = np.linalg.eigh(0.5 * (within + within.T))
+        mean = axes @ (within @ (weights.T @ (release @ axes)))
+        return NormalPosterior(mean, axes @ turns, np.sqrt(squares))
     weight = np.divide(slope, variance, out=np.zeros_like(slope), where=variance > 0.0)
     precision = slope * weight + prior_precision
     mean = axes @ (weight / precision * (release @ axes))

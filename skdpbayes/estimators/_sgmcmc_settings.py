@@ -33,7 +33,7 @@ LATEST, STEEPEST = 1e50, 4.0
 MOMENTUM_LOSS = 0.1
 # A record's gradient has many more coordinates in a network, and most of it is small.
 NETWORK_CLIP = 0.3
-# Scales of the Cauchy priors that Gelman et al. (2008) recommend as a default, for rows of length 1
+# Scales of the Cauchy priors of Gelman et al. (2008), here for rows of length 1
 COEFFICIENT_SCALE, INTERCEPT_SCALE = 2.5, 10.0
 # Posteriors of networks predict better when they are cold.
 NETWORK_TEMPERATURE = 0.01

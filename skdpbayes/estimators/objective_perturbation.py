@@ -9,6 +9,7 @@ from scipy.special import expit
 
 from skdpbayes._validation import (
     check_choice,
+    check_flag,
     check_is_fitted,
     check_real,
     check_scale,
@@ -116,10 +117,11 @@ class ObjPertLogisticRegression(NoiseAwareClassifier):
         that noise matters less: on Adult 3 predicts better at every epsilon. Two classes and
         ``inference_budget=0`` only; probabilities take the margin into account.
     nonnegative : bool, default=False
-        Whether features are known to be nonnegative (indicators, numbers scaled to [0, 1]); entries
-        below 0 are then set to 0. For ``delta=0`` and two classes the noise is smaller by
-        :math:`\sqrt2` for the same guarantee: its density follows
-        :math:`\|b^+\| + \|b^-\|`, since a record moves it by entries of one sign only.
+        Whether features are known to be nonnegative (indicators, numbers scaled to [0, 1]);
+        ``fit`` then sets entries below 0 to 0. For ``delta=0``, two classes, ``"objective"`` and
+        ``"tight"`` the noise is smaller for the same guarantee, by up to :math:`\sqrt2` with many
+        features: its density follows :math:`\|b^+\| + \|b^-\|`, since a record moves it by
+        entries of one sign only.
     coef_norm : float, default=10.0
         Public guess of the coefficients' norm, positive; a larger one weakens ``C="auto"`` and
         the prior of ``sample_posterior``. Beyond ten times it, plus noise, they are scaled back.
@@ -279,7 +281,7 @@ class ObjPertLogisticRegression(NoiseAwareClassifier):
             adjacency=self.adjacency,
             margin=check_real("margin", self.margin, low=0.0, high=LARGEST_MARGIN),
             coef_norm=check_scale("coef_norm", self.coef_norm),
-            nonnegative=bool(self.nonnegative),
+            nonnegative=check_flag("nonnegative", self.nonnegative),
         )
 
     def _bound_rows(self, X: Any) -> Any:

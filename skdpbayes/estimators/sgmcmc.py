@@ -64,8 +64,10 @@ class DPSGLDClassifier(PrivateChainClassifier):
         Public bound on the L2 norm of a row; longer rows are scaled down to it.
     C : float or "auto", default="auto"
         Variance of the normal prior of a coefficient: scikit-learn's inverse strength of the
-        penalty. "auto" takes the Cauchy priors that [6]_ recommends, of scale 2.5 / ``data_norm``
-        for coefficients and 10 for the intercept: they shrink small effects, but hardly large ones.
+        penalty. "auto" takes Cauchy priors with the scales of [6]_, 2.5 / ``data_norm`` for
+        coefficients and 10 for the intercept: they shrink small effects, but hardly large ones.
+        (``release="last"`` needs a log-concave posterior: its "auto" is the normal prior of
+        `~skdpbayes.OPSLogisticRegression`.)
     hidden_layer_sizes : sequence of int, default=()
         Sizes of the hidden layers of a multilayer perceptron; none for a linear classifier. A
         network has no preconditioner and makes sparse rows dense.

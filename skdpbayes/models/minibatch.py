@@ -167,6 +167,61 @@ def _binary_csr(
 
 
 @njit(cache=True)
+def _langevin_steps(
+    position: Any,
+    lift: Any,
+    precision: Any,
+    tails: Any,
+    largest: float,
+    compressed: bool,
+    X: Any,
+    data: Any,
+    indices: Any,
+    indptr: Any,
+    codes: Any,
+    lengths: Any,
+    clip: float,
+    norm: float,
+    rows: Any,
+    starts: Any,
+    whole: bool,
+    noise: Any,
+    grids: Any,
+    step_sizes: Any,
+    rate: float,
+    states: Any,
+) -> None:
+    """Write the states after every step; ``position`` is the one before.
+
+    See `~skdpbayes.models.minibatch_chain.langevin_batch_steps`. It stands here because a compiled
+    kernel is taken from the cache until its own file changes, whatever it has inlined.
+    """
+    size = position.shape[0]
+    theta = np.zeros(lift.shape[0])  # without an intercept the last stays 0
+    sums, pull = np.empty(lift.shape[0]), np.empty(size)
+    for t in range(states.shape[0]):
+        for j in range(size):
+            value = position[j] * lift[j]
+            pull[j] = value * precision[j] / (1.0 + (value / tails[j]) ** 2) * lift[j]
+            if not abs(value) <= largest:  # too large, or not a number
+                value = -largest if value < 0.0 else largest
+            theta[j] = value
+        sums[:] = 0.0
+        batch = rows if whole else rows[starts[t] : starts[t + 1]]
+        if compressed:
+            _binary_csr(
+                theta, data, indices, indptr, codes, lengths, clip, batch, whole, norm, sums
+            )
+        else:
+            _binary_dense(theta, X, codes, lengths, clip, batch, whole, norm, sums)
+        for j in range(size):
+            released = np.rint(sums[j] * lift[j] / grids[t]) + noise[t, j]
+            gradient = released * (grids[t] / rate) + pull[j]
+            states[t, j] = position[j] - step_sizes[t] * gradient
+        position = states[t]
+
+
+@njit(cache=True)
 def _clip_softmax(z: Any, code: int, length: float, clip_norm: float) -> None:
     """Overwrite the logits of one record by its clipped residual p - e_y."""
     top = z[0]

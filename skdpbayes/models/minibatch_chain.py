@@ -1,8 +1,7 @@
 r"""Langevin steps of logistic regression on small batches, many of them in one kernel.
 
 Around a batch of a few hundred short rows the calls of a Python loop take as long as the
-arithmetic, so the loop is compiled here with the rest of a step. Batches and noise come in as
-arrays.
+arithmetic, so the loop is compiled with the rest of a step. Batches and noise come in as arrays.
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
-from skdpbayes.models.minibatch import CLIP_MARGIN, NO_ROWS, _binary_csr, _binary_dense
+from skdpbayes.models.minibatch import CLIP_MARGIN, NO_ROWS, _langevin_steps
 
 __all__ = ["BatchSteps", "langevin_batch_steps"]
 
@@ -35,57 +33,6 @@ class BatchSteps(NamedTuple):
     step_sizes: np.ndarray
     sampling_rate: float
     """Inclusion probability, by which a noisy sum is divided."""
-
-
-@njit(cache=True)
-def _steps(
-    position: Any,
-    lift: Any,
-    precision: Any,
-    tails: Any,
-    largest: float,
-    compressed: bool,
-    X: Any,
-    data: Any,
-    indices: Any,
-    indptr: Any,
-    codes: Any,
-    lengths: Any,
-    clip: float,
-    norm: float,
-    rows: Any,
-    starts: Any,
-    whole: bool,
-    noise: Any,
-    grids: Any,
-    step_sizes: Any,
-    rate: float,
-    states: Any,
-) -> None:
-    """Write the states after every step; ``position`` is the one before."""
-    size = position.shape[0]
-    theta = np.zeros(lift.shape[0])  # without an intercept the last stays 0
-    sums, pull = np.empty(lift.shape[0]), np.empty(size)
-    for t in range(states.shape[0]):
-        for j in range(size):
-            value = position[j] * lift[j]
-            pull[j] = value * precision[j] / (1.0 + (value / tails[j]) ** 2) * lift[j]
-            if not abs(value) <= largest:  # too large, or not a number
-                value = -largest if value < 0.0 else largest
-            theta[j] = value
-        sums[:] = 0.0
-        batch = rows if whole else rows[starts[t] : starts[t + 1]]
-        if compressed:
-            _binary_csr(
-                theta, data, indices, indptr, codes, lengths, clip, batch, whole, norm, sums
-            )
-        else:
-            _binary_dense(theta, X, codes, lengths, clip, batch, whole, norm, sums)
-        for j in range(size):
-            released = np.rint(sums[j] * lift[j] / grids[t]) + noise[t, j]
-            gradient = released * (grids[t] / rate) + pull[j]
-            states[t, j] = position[j] - step_sizes[t] * gradient
-        position = states[t]
 
 
 def langevin_batch_steps(
@@ -130,7 +77,7 @@ def langevin_batch_steps(
     compact = (X.data, X.indices, X.indptr) if compressed else NOT_COMPRESSED
     whole = steps.rows is None
     states = np.empty((steps.noise.shape[0], position.shape[0]))
-    kernel: Any = _steps
+    kernel: Any = _langevin_steps
     kernel(
         position,
         lift,

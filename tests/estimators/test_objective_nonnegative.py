@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skdpbayes import ObjPertLogisticRegression
 from skdpbayes.estimators import objective_perturbation
+from skdpbayes.estimators._objective_inference import noise_aware_posterior
 from tests.randomness.test_continuous import one_signed_lengths
 from tests.replay import replay
 
@@ -97,6 +98,11 @@ def test_which_noise_is_used_is_said(params, noise):
     assert model.privacy_.epsilon == 2.0
 
 
+def test_it_is_a_switch():
+    with pytest.raises(TypeError, match="nonnegative must be True or False; got 'no'"):
+        ObjPertLogisticRegression(nonnegative="no").fit(*data())
+
+
 def test_three_classes_keep_the_noise_of_a_ball():
     X, _ = data()
     y = np.arange(len(X)) % 3
@@ -123,6 +129,34 @@ def test_it_predicts_better_for_the_same_budget():
         for known in (False, True)
     ]
     assert np.mean(scores[1]) > np.mean(scores[0]) + 0.01
+
+
+def test_posterior_is_that_of_dense_linear_algebra():
+    """Of theta given (H + l) release = H theta - g - b, where the entries of b go together."""
+    rng = np.random.default_rng(2)
+    root = rng.normal(size=(5, 5))
+    information, release = root @ root.T, rng.normal(size=5)
+    penalty, variance, covariance, blur, prior = 0.7, 2.0, 1.2, 0.01, 0.3
+    found = noise_aware_posterior(
+        release,
+        information,
+        penalty=penalty,
+        tilt_variance=variance,
+        tilt_covariance=covariance,
+        blur_variance=blur,
+        prior_precision=prior,
+    )
+    inverse = np.linalg.inv(information + penalty * np.eye(5))
+    slope = inverse @ information
+    tilt = np.full((5, 5), covariance) + (variance - covariance) * np.eye(5)
+    spread = inverse @ (information + tilt) @ inverse + blur * np.eye(5)
+    precision = slope.T @ np.linalg.solve(spread, slope) + prior * np.eye(5)
+    mean = np.linalg.solve(precision, slope.T @ np.linalg.solve(spread, release))
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-9)
+    square = found.axes @ np.diag(found.deviations**2) @ found.axes.T
+    np.testing.assert_allclose(square, np.linalg.inv(precision), rtol=1e-8, atol=1e-12)
+    deviations = np.sqrt(np.diag(square))
+    np.testing.assert_allclose(found.marginal_deviations(), deviations, rtol=1e-9)
 
 
 def test_intervals_cover_with_the_noise_of_two_orthants():
