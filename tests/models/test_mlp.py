@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 
@@ -135,3 +136,29 @@ def test_overflow_neither_warns_nor_spreads():
             3 * parameters, SIZES[3], X, codes, 0.5, "relu", good
         )
     np.testing.assert_allclose(got, rest, rtol=1e-5, atol=1e-6)
+
+
+def test_threads_share_the_records_and_change_nothing(monkeypatch):
+    """Sums are exact: the same to the last bit. A forked process has threads of its own."""
+    X, codes, parameters = data(3, n=301)
+    sizes = SIZES[3]
+    unit = models.sum_unit(len(X), 0.05)
+
+    def total():
+        return models.clipped_network_gradient(
+            parameters, sizes, X, codes, 0.05, "tanh", None, None, unit
+        )
+
+    alone = total()
+    monkeypatch.setattr(mlp, "LEAST_WORK", 1)
+    for n_threads in (2, 3, 7):
+        monkeypatch.setattr(mlp, "_n_threads", lambda n_threads=n_threads: n_threads)
+        np.testing.assert_array_equal(total(), alone)
+    monkeypatch.undo()
+    assert mlp._threads(0) is not mlp._threads(1)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [("1", 1), ("", None), ("4,2", None)])
+def test_threads_stay_within_the_limits_of_the_environment(limit, expected, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", limit)
+    assert mlp._n_threads() == (expected or numba.config.NUMBA_NUM_THREADS)
