@@ -254,6 +254,7 @@ CHAIN = {
     "clip_norm": 0.1,
     "step_size": 0.1,
     "temperature": 1e-4,
+    "C": 100.0,
 }
 HIDDEN = "the first step hides in the random momentum that the chain starts with"
 HALF = (
