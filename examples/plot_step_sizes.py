@@ -23,7 +23,8 @@ import sys
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skdpbayes.privacy import chain_event, li2019_noise_multiplier, step_size_bound
+from skdpbayes.papers import li2019_noise_multiplier, step_size_bound
+from skdpbayes.privacy import chain_event
 
 quick = "--full" not in sys.argv
 n_records, n_steps = 50_000, 10_000

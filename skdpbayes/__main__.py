@@ -13,7 +13,7 @@ from skdpbayes import __version__
 from skdpbayes.exceptions import LedgerError
 
 if TYPE_CHECKING:
-    from skdpbayes.privacy.ledger import LedgerEntry, PrivacyLedger
+    from skdpbayes.privacy.ledger.ledger import LedgerEntry, PrivacyLedger
 
 __all__ = ["main"]
 
@@ -129,7 +129,7 @@ def _run_demo(arguments: argparse.Namespace) -> int | None:
 
 
 def _init_ledger(arguments: argparse.Namespace) -> None:
-    from skdpbayes.privacy.ledger import PrivacyLedger
+    from skdpbayes.privacy.ledger.ledger import PrivacyLedger
 
     if os.path.lexists(arguments.file):
         raise LedgerError(f"{arguments.file} exists; a ledger's budget cannot be set twice.")
@@ -144,7 +144,7 @@ def _init_ledger(arguments: argparse.Namespace) -> None:
 
 
 def _show_ledger(arguments: argparse.Namespace) -> None:
-    from skdpbayes.privacy.ledger import PrivacyLedger
+    from skdpbayes.privacy.ledger.ledger import PrivacyLedger
 
     ledger = PrivacyLedger(arguments.file)
     entries = ledger.entries()

@@ -10,8 +10,8 @@ from scipy.special import ndtri
 
 from skdpbayes.auditing.claims import Profile
 from skdpbayes.privacy.events import GaussianDP
-from skdpbayes.privacy.gdp import gdp_epsilon
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
+from skdpbayes.privacy.mechanisms.gdp import gdp_epsilon
 
 __all__ = ["AuditResult", "OneRunResult"]
 

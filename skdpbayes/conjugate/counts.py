@@ -24,7 +24,7 @@ from skdpbayes.conjugate.release import (
     snapped,
 )
 from skdpbayes.privacy.events import BoundedRange
-from skdpbayes.privacy.exponential_mechanism import truncated_dirichlet_range
+from skdpbayes.privacy.mechanisms.exponential_mechanism import truncated_dirichlet_range
 
 __all__ = ["BetaBernoulli", "DirichletCategorical"]
 

@@ -25,8 +25,8 @@ from skdpbayes.conjugate.release import (
 )
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy.events import GaussianDP
-from skdpbayes.privacy.exponential_mechanism import minami2016_mu
-from skdpbayes.privacy.gdp import gdp_mu
+from skdpbayes.privacy.mechanisms.exponential_mechanism import minami2016_mu
+from skdpbayes.privacy.mechanisms.gdp import gdp_mu
 
 __all__ = ["LogitNormalBernoulli"]
 

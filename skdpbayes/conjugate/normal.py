@@ -23,7 +23,7 @@ from skdpbayes.conjugate.release import (
 )
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy.events import BoundedRange, GaussianDP, PrivacyEvent
-from skdpbayes.privacy.gdp import gdp_epsilon
+from skdpbayes.privacy.mechanisms.gdp import gdp_epsilon
 
 __all__ = ["NormalMean", "check_bounds", "check_data", "integer_sums"]
 

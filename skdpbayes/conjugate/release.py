@@ -15,13 +15,13 @@ from scipy.special import gammaln
 from skdpbayes import randomness
 from skdpbayes._validation import ADJACENCIES, check_choice, check_integer, check_real
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.privacy.bounded_range import bounded_range_eta
 from skdpbayes.privacy.calibration import smallest_noise
-from skdpbayes.privacy.composition import repeat
-from skdpbayes.privacy.discrete import DiscreteGaussian
+from skdpbayes.privacy.composition.composed import repeat
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent, PureDP
-from skdpbayes.privacy.gdp import gdp_mu
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
+from skdpbayes.privacy.mechanisms.bounded_range import bounded_range_eta
+from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian
+from skdpbayes.privacy.mechanisms.gdp import gdp_mu
 
 __all__ = ["ConjugateModel", "PrivatePosterior", "Request"]
 

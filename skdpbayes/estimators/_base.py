@@ -22,7 +22,7 @@ from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
 
 if TYPE_CHECKING:
-    from skdpbayes.privacy.ledger import PrivacyLedger
+    from skdpbayes.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["PrivateClassifier", "PrivateEstimator"]
 

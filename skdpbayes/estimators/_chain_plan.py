@@ -12,11 +12,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from skdpbayes import privacy, randomness
+from skdpbayes import papers, privacy, randomness
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.papers.renyi import rdp_noise_multiplier
 from skdpbayes.privacy import Adjacency, PrivacyEvent
-from skdpbayes.privacy.renyi import rdp_noise_multiplier
-from skdpbayes.privacy.subsampling import Sampling
+from skdpbayes.privacy.mechanisms.subsampling import Sampling
 
 __all__ = ["ACCOUNTANTS", "NOISE_BITS", "ChainPlan", "check_delta", "plan_chain"]
 
@@ -185,7 +185,7 @@ def plan_chain(
                 "accountant='wang2015' prices a chain alone: use preconditioner=None (or a public "
                 "matrix) and init='public'"
             )
-        noise = privacy.wang2015_noise_multiplier(
+        noise = papers.wang2015_noise_multiplier(
             epsilon,
             delta,
             n_passes=n_steps * batch_size / n_samples,

@@ -52,11 +52,11 @@ import numpy as np
 from skdpbayes import models, randomness, samplers
 from skdpbayes.estimators._hmm_chain import Draws, Prior, combine_chains, draw_transitions
 from skdpbayes.estimators._hmm_grid import Grid
-from skdpbayes.privacy.bounded_range import bounded_range_eta
 from skdpbayes.privacy.calibration import smallest_noise
-from skdpbayes.privacy.composition import compose, repeat
+from skdpbayes.privacy.composition.composed import compose, repeat
 from skdpbayes.privacy.events import BoundedRange, NoPrivacy, PrivacyEvent, PureDP
-from skdpbayes.privacy.exponential_mechanism import truncated_dirichlet_range
+from skdpbayes.privacy.mechanisms.bounded_range import bounded_range_eta
+from skdpbayes.privacy.mechanisms.exponential_mechanism import truncated_dirichlet_range
 
 __all__ = [
     "ACCOUNTINGS",

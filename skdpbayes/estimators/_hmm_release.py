@@ -26,9 +26,9 @@ from skdpbayes.estimators._hmm_evidence import (
 from skdpbayes.estimators._hmm_grid import Grid
 from skdpbayes.estimators._hmm_ops import ACCOUNTINGS
 from skdpbayes.privacy.calibration import discrete_gaussian_scale, discrete_laplace_scale
-from skdpbayes.privacy.composition import repeat
-from skdpbayes.privacy.discrete import DiscreteGaussian, DiscreteLaplace
+from skdpbayes.privacy.composition.composed import repeat
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
+from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 
 __all__ = ["NoisePlan", "check_model", "make_evidence", "model_prior", "plan_noise", "run_chains"]
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from skdpbayes.conjugate.floored import ROUNDING, draw_floored_dirichlet, floored_conditions
 from skdpbayes.estimators._naive_bayes_posterior import ScoreTables
-from skdpbayes.privacy.bounded_range import bounded_range_eta
 from skdpbayes.privacy.events import BoundedRange, NoPrivacy, PrivacyEvent
-from skdpbayes.privacy.exponential_mechanism import truncated_dirichlet_range
+from skdpbayes.privacy.mechanisms.bounded_range import bounded_range_eta
+from skdpbayes.privacy.mechanisms.exponential_mechanism import truncated_dirichlet_range
 
 if TYPE_CHECKING:
     from skdpbayes.models.naive_bayes import NaiveBayesLayout

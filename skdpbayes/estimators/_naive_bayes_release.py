@@ -18,9 +18,9 @@ from skdpbayes.privacy.calibration import (
     gaussian_noise_multiplier,
     smallest_noise,
 )
-from skdpbayes.privacy.composition import compose, repeat
-from skdpbayes.privacy.discrete import DiscreteGaussian, DiscreteLaplace
+from skdpbayes.privacy.composition.composed import compose, repeat
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent, PureDP
+from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 
 if TYPE_CHECKING:
     from skdpbayes.models.naive_bayes import NaiveBayesLayout

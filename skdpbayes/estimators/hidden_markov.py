@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sklearn.utils import Bunch
 
     from skdpbayes.privacy.guarantee import Adjacency
-    from skdpbayes.privacy.ledger import PrivacyLedger
+    from skdpbayes.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["PrivateHMM"]
 

@@ -47,7 +47,7 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
     ``sampler="rejection"`` draws exactly; ``"hmc"`` and ``"sgnht"`` are private on the condition,
     stated in ``privacy_.conditions``, that the chain has converged (and, for more draws than
     ``n_chains``, that states of one Hamiltonian chain ten transitions apart are independent).
-    `skdpbayes.privacy.approximation_delta` prices a known distance from it.
+    `skdpbayes.papers.approximation_delta` prices a known distance from it.
 
     Arithmetic: the rounding of gradients is in the sensitivity and that of the potential in the
     range on a ball (``"rejection"`` without a ball is exact up to it), gradients are computed in

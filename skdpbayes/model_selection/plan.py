@@ -10,11 +10,11 @@ import numpy as np
 
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy.calibration import discrete_gaussian_scale, discrete_laplace_scale
-from skdpbayes.privacy.composition import compose
-from skdpbayes.privacy.discrete import DiscreteGaussian, DiscreteLaplace
+from skdpbayes.privacy.composition.composed import compose
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent, PureDP
-from skdpbayes.privacy.repetition import selection_coverage
-from skdpbayes.privacy.selection import BestOfRandomRuns, any_of
+from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
+from skdpbayes.privacy.mechanisms.repetition import selection_coverage
+from skdpbayes.privacy.mechanisms.selection import BestOfRandomRuns, any_of
 
 __all__ = ["STRATEGIES", "SearchPlan", "plan_search"]
 

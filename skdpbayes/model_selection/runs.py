@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdpbayes.privacy.repetition import negative_binomial_gamma
+from skdpbayes.privacy.mechanisms.repetition import negative_binomial_gamma
 
 __all__ = ["Run", "draw_number_of_runs", "take_rows"]
 

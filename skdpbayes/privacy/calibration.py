@@ -14,13 +14,13 @@ from typing import ParamSpec, cast
 
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy._numeric import check_count, check_positive
-from skdpbayes.privacy.composition import repeat
-from skdpbayes.privacy.discrete import DiscreteGaussian, DiscreteLaplace
+from skdpbayes.privacy.composition.composed import repeat
 from skdpbayes.privacy.events import PrivacyEvent, check_probability
-from skdpbayes.privacy.gdp import gdp_mu
 from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
-from skdpbayes.privacy.laplace import LaplaceNoise
-from skdpbayes.privacy.subsampling import (
+from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
+from skdpbayes.privacy.mechanisms.gdp import gdp_mu
+from skdpbayes.privacy.mechanisms.laplace import LaplaceNoise
+from skdpbayes.privacy.mechanisms.subsampling import (
     Sampling,
     SubsampledGaussian,
     check_sampling,

@@ -4,7 +4,7 @@ An event is a small immutable value.  Its profile :math:`\delta(\varepsilon)`, t
 at which the release is :math:`(\varepsilon, \delta)`-differentially private, holds under the
 adjacency of the guarantee that carries the event.  Everything else is derived from the profile:
 the inverse :meth:`PrivacyEvent.epsilon_at`, and tight composition
-(:mod:`skdpbayes.privacy.composition`).
+(:mod:`skdpbayes.privacy.composition.composed`).
 
 A new kind subclasses :class:`PrivacyEvent`, sets ``kind`` and supplies ``delta_at``.
 """
@@ -24,12 +24,12 @@ from skdpbayes.privacy._numeric import (
     check_nonnegative,
     smallest_satisfying,
 )
-from skdpbayes.privacy.bounded_range import (
+from skdpbayes.privacy.mechanisms.bounded_range import (
     bounded_range_delta,
     bounded_range_epsilon,
     bounded_range_rho,
 )
-from skdpbayes.privacy.gdp import FloatArray, gdp_epsilon, log_gaussian_profile
+from skdpbayes.privacy.mechanisms.gdp import FloatArray, gdp_epsilon, log_gaussian_profile
 
 __all__ = [
     "ApproximateDP",

@@ -25,8 +25,7 @@ from typing import ClassVar
 import numpy as np
 
 from skdpbayes.privacy._numeric import check_count
-from skdpbayes.privacy.composition import Composed, Repeated, compose, repeat
-from skdpbayes.privacy.discrete import DiscreteGaussian, DiscreteLaplace
+from skdpbayes.privacy.composition.composed import Composed, Repeated, compose, repeat
 from skdpbayes.privacy.events import (
     BoundedRange,
     GaussianDP,
@@ -35,8 +34,9 @@ from skdpbayes.privacy.events import (
     PureDP,
     store,
 )
-from skdpbayes.privacy.gdp import FloatArray
-from skdpbayes.privacy.laplace import LaplaceNoise
+from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
+from skdpbayes.privacy.mechanisms.gdp import FloatArray
+from skdpbayes.privacy.mechanisms.laplace import LaplaceNoise
 
 __all__ = ["GroupOf", "group"]
 

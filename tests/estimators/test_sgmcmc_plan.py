@@ -21,7 +21,8 @@ from skdpbayes.estimators._coordinates import (
     released_coordinates,
 )
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.privacy.renyi import rdp_epsilon, rdp_noise_multiplier
+from skdpbayes.papers import wang2015_noise_multiplier
+from skdpbayes.papers.renyi import rdp_epsilon, rdp_noise_multiplier
 
 PRIOR = CoefficientPrior.normal(100.0, 1.0)
 BASE = {
@@ -229,9 +230,7 @@ def test_accountants_of_the_papers_ask_for_more_noise():
     assert 1.0 < renyi.noise_multiplier / tight < 1.4
     # Algorithm 2 of Wang et al. needs a number of passes
     wang = plan_chain(**BASE | {"accountant": "wang2015"})
-    expected = privacy.wang2015_noise_multiplier(
-        1.0, 1e-5, n_passes=10.0, batch_size=100, n_samples=2000
-    )
+    expected = wang2015_noise_multiplier(1.0, 1e-5, n_passes=10.0, batch_size=100, n_samples=2000)
     assert wang.noise_multiplier == expected > 10 * tight
     with pytest.raises(CalibrationError, match="n_passes"):
         plan_chain(**BASE | {"accountant": "wang2015", "epsilon": 50.0, "n_steps": 2})

@@ -16,7 +16,6 @@ from skdpbayes.privacy import (
     PrivacyEvent,
     PureDP,
     SubsampledGaussian,
-    convolution,
     discrete_gaussian_scale,
     discrete_laplace_scale,
     gaussian_noise_multiplier,
@@ -25,8 +24,9 @@ from skdpbayes.privacy import (
     smallest_noise,
     subsampled_noise_multiplier,
 )
+from skdpbayes.privacy.composition import convolution
 from skdpbayes.privacy.guarantee import Adjacency
-from skdpbayes.privacy.subsampling import Sampling
+from skdpbayes.privacy.mechanisms.subsampling import Sampling
 
 
 def assert_private_and_tight(

@@ -28,7 +28,7 @@ from skdpbayes.privacy import (
     gdp_epsilon,
     repeat,
 )
-from skdpbayes.privacy.loss_distribution import connect_dots
+from skdpbayes.privacy.composition.loss_distribution import connect_dots
 from tests.privacy.test_events import ELEMENTARY
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpbayes.privacy import gdp_delta, gdp_epsilon, gdp_log_delta, gdp_mu
-from skdpbayes.privacy.gdp import log_tail_drop
+from skdpbayes.privacy.mechanisms.gdp import log_tail_drop
 
 
 def exact_log_delta(epsilon: float, mu: float) -> float:

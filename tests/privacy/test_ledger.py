@@ -19,7 +19,7 @@ from sklearn.model_selection import GridSearchCV
 
 from skdpbayes import PrivacyLedger
 from skdpbayes.exceptions import BudgetExceededError, LedgerError
-from skdpbayes.privacy.composition import compose, repeat
+from skdpbayes.privacy.composition.composed import compose, repeat
 from skdpbayes.privacy.events import (
     ApproximateDP,
     BoundedRange,
@@ -27,9 +27,9 @@ from skdpbayes.privacy.events import (
     NoPrivacy,
     PureDP,
 )
-from skdpbayes.privacy.gdp import gdp_mu
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
-from skdpbayes.privacy.laplace import LaplaceNoise
+from skdpbayes.privacy.mechanisms.gdp import gdp_mu
+from skdpbayes.privacy.mechanisms.laplace import LaplaceNoise
 
 
 def guarantee(event, delta=0.0, adjacency="replace_one", **fields):

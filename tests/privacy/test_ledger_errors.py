@@ -14,10 +14,10 @@ import pytest
 
 from skdpbayes import PrivacyLedger
 from skdpbayes.exceptions import BudgetExceededError, LedgerError
-from skdpbayes.privacy import ledger_store
 from skdpbayes.privacy.events import PureDP
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
-from skdpbayes.privacy.ledger_store import LedgerStore
+from skdpbayes.privacy.ledger import store as ledger_store
+from skdpbayes.privacy.ledger.store import LedgerStore
 
 HALF = PrivacyGuarantee(0.5, 0.0, "replace_one", "test noise", PureDP(0.5))
 

@@ -16,10 +16,10 @@ import pytest
 
 from skdpbayes import PrivacyLedger
 from skdpbayes.exceptions import BudgetExceededError
-from skdpbayes.privacy import ledger_store
-from skdpbayes.privacy.composition import compose, repeat
+from skdpbayes.privacy.composition.composed import compose, repeat
 from skdpbayes.privacy.events import GaussianDP, PureDP
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
+from skdpbayes.privacy.ledger import store as ledger_store
 
 fork = multiprocessing.get_context("fork")
 

@@ -8,15 +8,15 @@ import pytest
 
 from skdpbayes import PrivacyLedger
 from skdpbayes.exceptions import BudgetExceededError
-from skdpbayes.privacy import ledger_decisions
-from skdpbayes.privacy.composition import compose, repeat
-from skdpbayes.privacy.discrete import DiscreteGaussian
+from skdpbayes.privacy.composition.composed import compose, repeat
 from skdpbayes.privacy.events import BoundedRange, GaussianDP, NoPrivacy, PureDP
-from skdpbayes.privacy.gdp import gdp_epsilon
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
-from skdpbayes.privacy.laplace import LaplaceNoise
-from skdpbayes.privacy.ledger_decisions import fits_tightly
-from skdpbayes.privacy.ledger_totals import RunningTotals, tight_delta, tight_total
+from skdpbayes.privacy.ledger import decisions as ledger_decisions
+from skdpbayes.privacy.ledger.decisions import fits_tightly
+from skdpbayes.privacy.ledger.totals import RunningTotals, tight_delta, tight_total
+from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian
+from skdpbayes.privacy.mechanisms.gdp import gdp_epsilon
+from skdpbayes.privacy.mechanisms.laplace import LaplaceNoise
 
 
 def guarantee(event, delta=0.0):

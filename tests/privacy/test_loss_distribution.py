@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skdpbayes.privacy import GaussianDP, PureDP, SubsampledGaussian
-from skdpbayes.privacy.loss_distribution import LossMasses, connect_dots
+from skdpbayes.privacy.composition.loss_distribution import LossMasses, connect_dots
 
 
 def profile_of(masses: LossMasses, epsilon: float) -> float:

@@ -25,14 +25,14 @@ from skdpbayes.privacy import (
     redberg2023_noise_multiplier,
     repeat,
 )
-from skdpbayes.privacy._shifted_profile import (
+from skdpbayes.privacy.mechanisms._shifted_profile import (
     difference_error,
     gaussian_delta,
     gaussian_delta_bound,
     gaussian_delta_once,
     gaussian_difference,
 )
-from skdpbayes.privacy.objective_perturbation import loss_bound
+from skdpbayes.privacy.mechanisms.objective_perturbation import loss_bound
 
 ADJACENCIES = ("zero_out", "replace_one")
 # Noise multipliers at epsilon=1, delta=1e-5, R=1 for penalties 1, 10, 100

@@ -19,7 +19,7 @@ from skdpbayes.privacy import (
     repeat,
 )
 from skdpbayes.privacy.guarantee import Adjacency
-from skdpbayes.privacy.subsampling import Sampling
+from skdpbayes.privacy.mechanisms.subsampling import Sampling
 
 CASES: list[tuple[Sampling, Adjacency]] = [
     ("poisson", "zero_out"),

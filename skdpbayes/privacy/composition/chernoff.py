@@ -14,9 +14,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from skdpbayes.privacy.composition.loss_distribution import LossMasses, connect_dots
 from skdpbayes.privacy.events import PrivacyEvent
-from skdpbayes.privacy.gdp import FloatArray
-from skdpbayes.privacy.loss_distribution import LossMasses, connect_dots
+from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
 __all__ = [
     "HAIR",

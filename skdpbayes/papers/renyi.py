@@ -18,9 +18,9 @@ from functools import lru_cache
 
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy._numeric import check_count, check_positive
-from skdpbayes.privacy.gdp import gdp_mu
 from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
-from skdpbayes.privacy.subsampling import Sampling, check_sampling, clt_noise_multiplier
+from skdpbayes.privacy.mechanisms.gdp import gdp_mu
+from skdpbayes.privacy.mechanisms.subsampling import Sampling, check_sampling, clt_noise_multiplier
 
 __all__ = ["rdp_epsilon", "rdp_noise_multiplier"]
 

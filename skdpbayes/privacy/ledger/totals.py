@@ -38,12 +38,12 @@ from typing import TypeAlias
 
 from skdpbayes.exceptions import LedgerError
 from skdpbayes.privacy._numeric import smallest_satisfying
-from skdpbayes.privacy.bounded_range import bounded_range_rho, zcdp_delta
-from skdpbayes.privacy.composition import Composed, Repeated, compose, repeat
-from skdpbayes.privacy.discrete import DiscreteGaussian
+from skdpbayes.privacy.composition.composed import Composed, Repeated, compose, repeat
 from skdpbayes.privacy.events import BoundedRange, GaussianDP, PrivacyEvent, PureDP
-from skdpbayes.privacy.gdp import gdp_delta, gdp_epsilon
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
+from skdpbayes.privacy.mechanisms.bounded_range import bounded_range_rho, zcdp_delta
+from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian
+from skdpbayes.privacy.mechanisms.gdp import gdp_delta, gdp_epsilon
 
 __all__ = [
     "Charges",

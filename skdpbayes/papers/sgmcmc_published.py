@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.papers.sgmcmc import gradient_unit, sgld_noise_multiplier
 from skdpbayes.privacy._numeric import check_delta, check_positive
-from skdpbayes.privacy.sgmcmc import gradient_unit, sgld_noise_multiplier
 
 __all__ = [
     "li2019_noise_multiplier",

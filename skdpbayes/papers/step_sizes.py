@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.papers.sgmcmc import gradient_unit
+from skdpbayes.papers.sgmcmc_published import wang2015_noise_variance
 from skdpbayes.privacy._numeric import (
     check_count,
     check_delta,
@@ -22,11 +24,9 @@ from skdpbayes.privacy._numeric import (
     check_positive,
 )
 from skdpbayes.privacy.events import PrivacyEvent
-from skdpbayes.privacy.gdp import gdp_mu
 from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
-from skdpbayes.privacy.sgmcmc import gradient_unit
-from skdpbayes.privacy.sgmcmc_published import wang2015_noise_variance
-from skdpbayes.privacy.subsampling import Sampling
+from skdpbayes.privacy.mechanisms.gdp import gdp_mu
+from skdpbayes.privacy.mechanisms.subsampling import Sampling
 
 __all__ = ["step_size_bound"]
 
@@ -150,7 +150,7 @@ def _smallest_first_noise(
 ) -> float:
     """Smallest multiplier of the first step; the t-th has `growth[t]` times as much."""
     from skdpbayes.privacy.calibration import smallest_noise, subsampled_noise_multiplier
-    from skdpbayes.privacy.subsampling import chain_event
+    from skdpbayes.privacy.mechanisms.subsampling import chain_event
 
     if growth[-1] == 1.0:
         return subsampled_noise_multiplier(

@@ -61,8 +61,8 @@ import numpy as np
 
 from skdpbayes.privacy._numeric import check_nonnegative, check_positive
 from skdpbayes.privacy.events import PrivacyEvent, pure_profile, store
-from skdpbayes.privacy.gdp import FloatArray
-from skdpbayes.privacy.repetition import check_shape, negative_binomial_gamma
+from skdpbayes.privacy.mechanisms.gdp import FloatArray
+from skdpbayes.privacy.mechanisms.repetition import check_shape, negative_binomial_gamma
 
 __all__ = [
     "AnyOf",

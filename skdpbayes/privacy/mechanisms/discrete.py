@@ -22,9 +22,9 @@ from typing import ClassVar
 import numpy as np
 
 from skdpbayes.privacy._numeric import check_count, check_positive
-from skdpbayes.privacy.bounded_range import zcdp_delta
 from skdpbayes.privacy.events import PrivacyEvent, store
-from skdpbayes.privacy.gdp import FloatArray, log_gaussian_profile
+from skdpbayes.privacy.mechanisms.bounded_range import zcdp_delta
+from skdpbayes.privacy.mechanisms.gdp import FloatArray, log_gaussian_profile
 
 __all__ = ["DiscreteGaussian", "DiscreteLaplace"]
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from skdpbayes.exceptions import BudgetExceededError, LedgerError
-from skdpbayes.privacy import ledger_store
 from skdpbayes.privacy._numeric import check_delta, check_positive
 from skdpbayes.privacy.events import PureDP
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee, check_adjacency
-from skdpbayes.privacy.ledger_decisions import fits_tightly
-from skdpbayes.privacy.ledger_entry import LedgerEntry
-from skdpbayes.privacy.ledger_store import Account, LedgerStore
-from skdpbayes.privacy.ledger_totals import (
+from skdpbayes.privacy.ledger import store as ledger_store
+from skdpbayes.privacy.ledger.decisions import fits_tightly
+from skdpbayes.privacy.ledger.entry import LedgerEntry
+from skdpbayes.privacy.ledger.store import Account, LedgerStore
+from skdpbayes.privacy.ledger.totals import (
     Charges,
     RunningTotals,
     is_pure,

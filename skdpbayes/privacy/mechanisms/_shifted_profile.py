@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.special import ndtr
 
-from skdpbayes.privacy.gdp import FloatArray, log_gaussian_profile
+from skdpbayes.privacy.mechanisms.gdp import FloatArray, log_gaussian_profile
 
 __all__ = [
     "difference_error",

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skdpbayes.privacy.gdp import FloatArray
+from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
 __all__ = ["LossMasses", "connect_dots"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from skdpbayes.privacy._numeric import check_positive
 from skdpbayes.privacy.events import PrivacyEvent, store
-from skdpbayes.privacy.gdp import FloatArray
+from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
 __all__ = ["LaplaceNoise"]
 

@@ -3,7 +3,7 @@ r"""Privacy of the last Langevin iterate when each step sees a part of the data.
 The gradient of a batch of *b* out of *n* records is scaled by n/b, so a batch potential has the
 same bounds on its Hessian as the full one, and one record moves it by
 :math:`G_b=\beta(n/b)` times the change of one gradient. Setting, assumptions and argument are those
-of :mod:`skdpbayes.privacy.langevin`.
+of :mod:`skdpbayes.privacy.mechanisms.langevin`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from skdpbayes.privacy._numeric import (
     check_positive,
 )
 from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
-from skdpbayes.privacy.langevin import check_contraction
+from skdpbayes.privacy.mechanisms.langevin import check_contraction
 
 __all__ = [
     "FixedBatchParts",

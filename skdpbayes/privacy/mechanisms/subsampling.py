@@ -56,10 +56,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from skdpbayes.privacy._numeric import check_positive
-from skdpbayes.privacy.composition import compose, repeat
+from skdpbayes.privacy.composition.composed import compose, repeat
 from skdpbayes.privacy.events import GaussianDP, PrivacyEvent, store
-from skdpbayes.privacy.gdp import FloatArray, log_tail_drop
 from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
+from skdpbayes.privacy.mechanisms.gdp import FloatArray, log_tail_drop
 
 __all__ = ["Sampling", "SubsampledGaussian", "chain_event", "mixture_profile"]
 

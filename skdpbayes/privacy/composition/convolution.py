@@ -4,7 +4,7 @@ The privacy loss of a composition is a sum of independent losses, one for each r
 distribution is a convolution. Every step errs on the private side:
 
 1. Each release's loss distribution comes from connecting the dots of its profile on a common
-   grid (:mod:`skdpbayes.privacy.loss_distribution`). Losses beyond the grid count as infinite.
+   grid (``loss_distribution``). Losses beyond the grid count as infinite.
 2. The masses are multiplied by :math:`e^{t\ell}` before the fast Fourier transform and by
    :math:`e^{-t\ell}` after it, with the tilt *t* of Chernoff's bound. The rounding of the
    transform is then relative to the delta in question instead of absolute, so 1e-30 is as
@@ -23,7 +23,7 @@ from functools import lru_cache, partial
 import numpy as np
 from scipy import fft
 
-from skdpbayes.privacy.chernoff import (
+from skdpbayes.privacy.composition.chernoff import (
     HAIR,
     LOG_OUTSIDE,
     Aim,
@@ -38,7 +38,7 @@ from skdpbayes.privacy.chernoff import (
     total_log_moment,
     window,
 )
-from skdpbayes.privacy.gdp import FloatArray
+from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
 __all__ = ["composed_delta", "composed_epsilon"]
 

@@ -72,16 +72,16 @@ from skdpbayes.privacy._numeric import (
     check_nonnegative,
     check_positive,
 )
-from skdpbayes.privacy._shifted_profile import (
+from skdpbayes.privacy.events import PrivacyEvent, check_probability, store
+from skdpbayes.privacy.guarantee import check_adjacency
+from skdpbayes.privacy.mechanisms._shifted_profile import (
     difference_error,
     gaussian_delta,
     gaussian_delta_bound,
     gaussian_delta_once,
     gaussian_difference,
 )
-from skdpbayes.privacy.events import PrivacyEvent, check_probability, store
-from skdpbayes.privacy.gdp import FloatArray
-from skdpbayes.privacy.guarantee import check_adjacency
+from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
 __all__ = ["ObjectivePerturbation", "largest_curvature", "loss_bound"]
 
@@ -280,7 +280,7 @@ def _replaced_delta(epsilon: float, event: ObjectivePerturbation) -> float:
 class ObjectivePerturbation(PrivacyEvent):
     r"""A minimizer of an objective tilted by Gaussian noise, with Gaussian releases around it.
 
-    See :mod:`skdpbayes.privacy.objective_perturbation` for the profile and its proof.
+    See :mod:`skdpbayes.privacy.mechanisms.objective_perturbation` for the profile and its proof.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Noise of objective perturbation for a given budget: our own bounds, and those of the literature.
 
 Noise is given as a multiplier of the bound L on one record's gradient norm, the penalty as the
-*curvature* ``R**2 / penalty``; see :mod:`skdpbayes.privacy.objective_perturbation`.
+*curvature* ``R**2 / penalty``; see :mod:`skdpbayes.privacy.mechanisms.objective_perturbation`.
 
 References
 ----------
@@ -23,9 +23,9 @@ from scipy.optimize import brentq
 
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy._numeric import check_positive, smallest_satisfying
-from skdpbayes.privacy.gdp import gdp_delta, gdp_mu
 from skdpbayes.privacy.guarantee import check_adjacency
-from skdpbayes.privacy.objective_perturbation import (
+from skdpbayes.privacy.mechanisms.gdp import gdp_delta, gdp_mu
+from skdpbayes.privacy.mechanisms.objective_perturbation import (
     ObjectivePerturbation,
     largest_curvature,
     loss_bound,

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from skdpbayes.privacy import (
+from skdpbayes.papers import (
     free_step_size,
     large_noise_mu,
     private_langevin_noise,

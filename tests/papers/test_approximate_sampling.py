@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from skdpbayes.privacy import approximation_delta, lmc_schedule, lmc_total_variation
+from skdpbayes.papers import approximation_delta, lmc_schedule, lmc_total_variation
 
 
 def gaussian_total_variation(first, second):

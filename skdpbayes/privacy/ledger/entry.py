@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from skdpbayes.privacy.guarantee import Adjacency
-from skdpbayes.privacy.ledger_totals import read_guarantee
+from skdpbayes.privacy.ledger.totals import read_guarantee
 
 __all__ = ["LedgerEntry"]
 

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.privacy import (
-    chain_event,
-    gdp_epsilon,
+from skdpbayes.papers import (
     large_noise_mu,
     li2019_noise_multiplier,
     sgld_noise_multiplier,
     step_size_bound,
 )
+from skdpbayes.privacy import chain_event, gdp_epsilon
 
 LI = {"n_steps": 10_000, "batch_size": 500, "n_samples": 50_000, "clip_norm": 1.0}
 SIZES = {"batch_size": 500, "n_samples": 50_000, "clip_norm": 1.0}

@@ -37,8 +37,8 @@ from skdpbayes.privacy._numeric import (
     check_nonnegative,
     check_positive,
 )
-from skdpbayes.privacy.bounded_range import bounded_range_eta
 from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
+from skdpbayes.privacy.mechanisms.bounded_range import bounded_range_eta
 
 __all__ = [
     "exponential_mechanism_epsilon",

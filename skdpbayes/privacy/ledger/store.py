@@ -1,4 +1,4 @@
-"""The SQLite file behind :class:`~skdpbayes.privacy.ledger.PrivacyLedger`: rows in, rows out.
+"""The SQLite file behind a :class:`~skdpbayes.PrivacyLedger`: rows in, rows out.
 
 Decisions about the file, and why:
 

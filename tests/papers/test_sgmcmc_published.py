@@ -7,15 +7,14 @@ import math
 import pytest
 
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.privacy import (
-    SubsampledGaussian,
+from skdpbayes.papers import (
     li2019_noise_multiplier,
     li2019_step_range,
-    repeat,
     sgld_noise_multiplier,
     wang2015_noise_multiplier,
     wang2015_noise_variance,
 )
+from skdpbayes.privacy import SubsampledGaussian, repeat
 
 ADULT = {"n_passes": 180, "batch_size": 180, "n_samples": 32_561}
 

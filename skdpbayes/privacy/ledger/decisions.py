@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
-from skdpbayes.privacy.ledger_totals import Charges, tight_delta
+from skdpbayes.privacy.ledger.totals import Charges, tight_delta
 
 __all__ = ["fits_tightly"]
 

@@ -3,7 +3,7 @@
 :func:`compose` and :func:`repeat` build one event out of many and keep it small: nested
 compositions are flattened, equal events are counted, and Gaussian releases merge into one.
 The total is the tight one, from the privacy loss distributions of the parts
-(:mod:`skdpbayes.privacy.convolution`), and holds for adaptively chosen releases.
+(:mod:`skdpbayes.privacy.composition.convolution`), and holds for adaptively chosen releases.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from skdpbayes.privacy._numeric import check_count, check_nonnegative, smallest_satisfying
-from skdpbayes.privacy.bounded_range import zcdp_delta
-from skdpbayes.privacy.convolution import composed_delta, composed_epsilon
+from skdpbayes.privacy.composition.convolution import composed_delta, composed_epsilon
 from skdpbayes.privacy.events import (
     GaussianDP,
     NoPrivacy,
@@ -25,6 +24,7 @@ from skdpbayes.privacy.events import (
     check_probability,
     store,
 )
+from skdpbayes.privacy.mechanisms.bounded_range import zcdp_delta
 
 __all__ = ["Composed", "Repeated", "compose", "repeat"]
 

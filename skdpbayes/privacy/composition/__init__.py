@@ -1,0 +1,1 @@
+"""How events add up: the distribution of the privacy loss."""

@@ -1,0 +1,1 @@
+"""An account of releases that processes share."""
