@@ -8,18 +8,22 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 __all__ = [
     "ADJACENCIES",
     "check_choice",
+    "check_classes",
     "check_flag",
     "check_integer",
     "check_is_fitted",
     "check_real",
     "clip_rows",
     "encode_labels",
+    "is_fitted",
+    "probe",
     "validate_data",
 ]
 
@@ -91,6 +95,22 @@ def check_flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def is_fitted(estimator: Any) -> bool:
+    """Tell whether scikit-learn takes the estimator for fitted."""
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    return True
+
+
+def probe(estimator: Any) -> Any:
+    """Return an unfitted twin that ``validate_data`` may write to in place of the estimator."""
+    twin = object.__new__(type(estimator))
+    twin.__dict__.update(estimator.get_params(deep=False))
+    return twin
+
+
 def encode_labels(y: Any, classes: Any, *, estimator: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the sorted label set and ``y`` as positions in it.
 
@@ -117,6 +137,16 @@ def encode_labels(y: Any, classes: Any, *, estimator: str) -> tuple[np.ndarray, 
             f"({labels.tolist()!r}). Pass the public label set as classes=[...]."
         )
     return labels, codes.astype(np.intp, copy=False)
+
+
+def check_classes(classes: Any) -> np.ndarray:
+    """Return a public label set from labels, their number, or None (two labels)."""
+    if classes is None:
+        return np.arange(2)
+    if isinstance(classes, numbers.Integral) and not isinstance(classes, (bool, np.bool_)):
+        return np.arange(check_integer("classes", classes, low=2))
+    labels = np.unique(np.asarray(classes))
+    return encode_labels(labels, labels, estimator="plan")[0]
 
 
 def clip_rows(X: Any, norm: float, *, copy: bool = True) -> Any:

@@ -1,0 +1,176 @@
+"""Classifiers: how they are fitted and how they predict, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+
+from skdpbayes._validation import check_classes, check_integer, check_is_fitted, validate_data
+from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator
+from skdpbayes.fitting.records import Public, Records, read_table
+
+__all__ = ["PrivateClassifier"]
+
+# Predictions take this many numbers at a time, draws included: memory does not grow with the rows.
+PREDICTED_AT_ONCE = 1 << 21
+
+
+def _has_likelihood(estimator: PrivateClassifier) -> bool:
+    """Tell whether the loss is a likelihood; scikit-learn asks before there is a fit."""
+    return estimator._likelihood
+
+
+class PrivateClassifier(ClassifierMixin, PrivateEstimator):
+    """A private estimator that is a classifier.
+
+    Its posterior has ``decision(X)``, the scores by which labels are decided, and, if the loss is a
+    likelihood, ``probabilities(X)``; both take one validated block of rows and bound it themselves.
+    """
+
+    classes: Any
+    _likelihood = True
+    _table_checks: ClassVar[dict[str, Any]] = {
+        "accept_sparse": "csr",
+        "dtype": [np.float64, np.float32],
+        "order": "C",
+        "accept_large_sparse": False,
+    }
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the model and spend the budget.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        return self._fit(X, y)
+
+    def plan(self, n_samples: int, n_features: int, *, classes: Any = None) -> FitPlan:
+        """Say what a fit of this size would claim and add, without data.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of records.
+        n_features : int
+            Number of features.
+        classes : array-like or int, default=None
+            The label set or its size; None takes the parameter ``classes``, or two labels.
+
+        Returns
+        -------
+        FitPlan
+            The claim and the public numbers of the fit; ``print`` it.
+        """
+        labels = check_classes(self.classes if classes is None else classes)
+        n_samples = check_integer("n_samples", n_samples, low=1)
+        n_features = check_integer("n_features", n_features, low=1)
+        return self._planned(Public(n_samples, n_features, labels))
+
+    def _read(self, X: Any, y: Any) -> Records:
+        return read_table(
+            self, X, y, bound=self._bound(), classes=self.classes, **self._table_checks
+        )
+
+    def _bound(self) -> Bound:
+        """How rows are bounded; without privacy they are not."""
+        raise NotImplementedError
+
+    def _by_blocks(self, score: Callable[[Any], np.ndarray], X: Any) -> np.ndarray:
+        """Validate the rows once and score them block by block."""
+        X = validate_data(self, X, reset=False, **self._table_checks)
+        size = max(1, PREDICTED_AT_ONCE // self._posterior.numbers_per_row)
+        if X.shape[0] <= size:
+            return score(X)
+        return np.concatenate([score(part) for part in _parts(X, size)])
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Log-odds (two classes) or per-class scores by which ``predict`` decides.
+
+        Of a single coefficient vector these are the linear scores; of several posterior draws, the
+        logit (two classes) or logarithm of the probabilities averaged over the draws.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The rows to score; they are bounded as in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+        """
+        check_is_fitted(self)
+        return self._by_blocks(self._posterior.decision, X)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict the label of each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The rows to classify; they are bounded as in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        scores = self.decision_function(X)
+        best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return self.classes_[best]
+
+    @available_if(_has_likelihood)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each class, averaged over the draws where several were released.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The rows to classify; they are bounded as in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        check_is_fitted(self)
+        return self._by_blocks(self._posterior.probabilities, X)
+
+    @available_if(_has_likelihood)
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithm of ``predict_proba``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The rows to classify; they are bounded as in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        return np.log(np.clip(self.predict_proba(X), np.finfo(float).tiny, None))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._table_checks["accept_sparse"] is not False
+        return tags
+
+
+def _parts(X: Any, size: int) -> Iterator[Any]:
+    if sparse.issparse(X):
+        X = X.tocsr()
+    for start in range(0, X.shape[0], size):
+        yield X[start : start + size]

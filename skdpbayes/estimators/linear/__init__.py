@@ -1,0 +1,1 @@
+"""What linear models share: the public problem, and posteriors of coefficients."""

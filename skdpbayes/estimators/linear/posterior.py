@@ -1,0 +1,74 @@
+"""Released coefficients of a linear classifier: predictions, draws, intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, softmax
+from sklearn.utils.extmath import safe_sparse_dot
+
+from skdpbayes.fitting.bounds import Bound
+
+__all__ = ["LinearPosterior", "split_coefficients"]
+
+
+def split_coefficients(
+    table: np.ndarray, n_features: int, constant: float
+) -> dict[str, np.ndarray]:
+    """Split (..., K, d [+ 1]) into coefficients (..., K, d) and intercepts (..., K).
+
+    The intercept is the coefficient of a constant feature, if there is one (not 0).
+    """
+    coef = np.ascontiguousarray(table[..., :n_features])
+    if constant == 0.0:
+        return {"coef": coef, "intercept": np.zeros(table.shape[:-1])}
+    return {"coef": coef, "intercept": constant * table[..., n_features]}
+
+
+@dataclass(frozen=True)
+class LinearPosterior:
+    """Coefficients (S, K, d) and intercepts (S, K) that predictions average over.
+
+    Subclassing is not needed: estimators wrap one of these and add what else they released.
+    """
+
+    coef: np.ndarray
+    intercept: np.ndarray
+    bound: Bound
+
+    @property
+    def numbers_per_row(self) -> int:
+        """Numbers that one row's prediction needs at a time."""
+        return self.coef.shape[0] * self.coef.shape[1] + self.coef.shape[2]
+
+    def attributes(self) -> dict[str, Any]:
+        """Means of the draws."""
+        return {"coef_": self.coef.mean(axis=0), "intercept_": self.intercept.mean(axis=0)}
+
+    def logits(self, X: Any) -> np.ndarray:
+        """Logits of every draw, shape (S, n, K) with K = 1 for two classes."""
+        n_draws, n_outputs, n_features = self.coef.shape
+        flat = self.coef.reshape(n_draws * n_outputs, n_features)
+        logits = safe_sparse_dot(self.bound(X), flat.T, dense_output=True)
+        logits = logits.reshape(X.shape[0], n_draws, n_outputs) + self.intercept
+        return np.moveaxis(logits, 1, 0)
+
+    def probabilities(self, X: Any) -> np.ndarray:
+        """Probabilities averaged over the draws, shape (n, n_classes)."""
+        logits = self.logits(X)
+        if logits.shape[2] == 1:
+            positive = expit(logits[:, :, 0]).mean(axis=0)
+            return np.column_stack([1.0 - positive, positive])
+        return softmax(logits, axis=2).mean(axis=0)
+
+    def decision(self, X: Any) -> np.ndarray:
+        """Linear scores of a single draw; otherwise logits or logarithms of probabilities."""
+        if self.coef.shape[0] == 1:
+            scores = self.logits(X)[0]
+            return scores[:, 0] if scores.shape[1] == 1 else scores
+        probability = np.clip(self.probabilities(X), np.finfo(float).tiny, None)
+        if probability.shape[1] == 2:
+            return np.log(probability[:, 1]) - np.log(probability[:, 0])
+        return np.log(probability)

@@ -1,0 +1,1 @@
+"""The hallway that every fit walks through: read, plan, reserve, touch, keep."""

@@ -1,0 +1,299 @@
+"""``fit`` written once: read, plan, reserve, touch, keep.
+
+An estimator supplies its parameters and docstring, ``_read`` where its table is special, ``_plan``
+(from public numbers alone) and ``_touch`` (the only place that sees records). Nothing before
+``_keep`` changes the object, so a refused or failed fit leaves it as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import numbers
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.metaestimators import available_if
+
+from skdpbayes import randomness
+from skdpbayes._validation import (
+    ADJACENCIES,
+    check_choice,
+    check_flag,
+    check_is_fitted,
+    check_real,
+    is_fitted,
+)
+from skdpbayes.exceptions import PrivacyWarning
+from skdpbayes.fitting.records import Public, Records
+from skdpbayes.privacy.budget import Budget
+from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
+
+__all__ = ["FitPlan", "Posterior", "PrivateEstimator"]
+
+T = TypeVar("T")
+
+# Larger budgets end in differences of numbers that double precision cannot tell apart.
+LARGEST_EPSILON = 1e12
+SPENT = (
+    "The fit had already reserved its budget when this happened, so the budget counts as spent; "
+    "the estimator is as it was before."
+)
+
+
+class Posterior(Protocol):
+    """What a fit leaves behind: frozen, picklable, without estimator or generator."""
+
+    def attributes(self) -> dict[str, Any]:
+        """Fitted attributes that the estimator shows, all released or public."""
+
+    def draws(self, n_samples: int | None, random_state: Any) -> dict[str, np.ndarray]:
+        """Posterior draws, first axis the draw."""
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """What a fit of a given size would claim and add; made without data.
+
+    Attributes
+    ----------
+    estimator : str
+        Name of the class.
+    privacy : PrivacyGuarantee
+        The claim.
+    numbers : dict
+        Public numbers of the fit under the names of the fitted attributes.
+    plan : object
+        The estimator's own plan.
+    """
+
+    estimator: str
+    privacy: PrivacyGuarantee
+    numbers: dict[str, Any]
+    plan: Any
+
+    def _rows(self) -> list[tuple[str, str]]:
+        shown = [
+            (name.rstrip("_"), f"{value:.6g}" if isinstance(value, float) else str(value))
+            for name, value in self.numbers.items()
+        ]
+        return [("claim", str(self.privacy)), *shown]
+
+    def __str__(self) -> str:
+        lines = [f"{self.estimator} would release:"]
+        width = max(len(name) for name, _ in self._rows())
+        lines += [f"  {name:<{width}}  {value}" for name, value in self._rows()]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(value)}</td></tr>"
+            for name, value in self._rows()
+        )
+        return f"<table><caption>{escape(self.estimator)} would release</caption>{rows}</table>"
+
+
+def _offers_interval(estimator: PrivateEstimator) -> bool:
+    """Tell whether there are intervals; raise with the reason where a fit released none."""
+    posterior = getattr(estimator, "_posterior", None)
+    if posterior is None:
+        return True
+    if not hasattr(posterior, "interval"):
+        raise AttributeError(
+            f"this {type(estimator).__name__} has no intervals: "
+            f"{getattr(posterior, 'why_no_interval', 'what it released does not determine them')}."
+        )
+    return True
+
+
+class PrivateEstimator(BaseEstimator):
+    """Base of the estimators: ``epsilon``, ``delta``, ``adjacency``, ``random_state``, ``ledger``.
+
+    A subclass defines its own ``__init__`` with these parameters, as scikit-learn asks.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    random_state: Any
+    ledger: Any
+    progress: bool
+    _posterior: Any
+
+    def _fit(self, *table: Any) -> Self:
+        rows = self._read(*table)  # 1 validate, 2 bound: all that can be wrong is found here
+        budget = self._budget(rows.public)
+        plan = self._plan(rows.public, budget)  # 3 calibrate, from public numbers
+        generator = randomness.make_generator(self.random_state)
+        claim = budget.reserve(plan, type(self).__name__)  # 4 reserve
+        with _spent(self.ledger):
+            posterior = self._touch(rows, plan, generator)  # 5 touch the data, under noise
+        return self._keep(rows.public, plan, claim, posterior)
+
+    def _read(self, *table: Any) -> Records:
+        """Steps 1 and 2: validate the table and say how rows are bounded."""
+        raise NotImplementedError
+
+    def _plan(self, public: Public, budget: Budget) -> Any:
+        """Step 3: decide on everything that public numbers decide."""
+        raise NotImplementedError
+
+    def _touch(self, rows: Records, plan: Any, generator: np.random.Generator) -> Any:
+        """Step 5: release under noise; return the posterior."""
+        raise NotImplementedError
+
+    def _budget(self, public: Public) -> Budget:
+        """Check the shared parameters; warn if ``delta`` is too large to protect a record."""
+        check_real(
+            "epsilon",
+            self.epsilon,
+            low=0.0,
+            closed="high",
+            remedy="Use epsilon=np.inf for the non-private model.",
+        )
+        if LARGEST_EPSILON < self.epsilon < np.inf:
+            raise ValueError(
+                f"epsilon={self.epsilon!r} is beyond {LARGEST_EPSILON:g}, where nothing is "
+                "protected and arithmetic fails. Use epsilon=np.inf for the non-private model."
+            )
+        check_real("delta", self.delta, low=0.0, high=1.0, closed="low")
+        check_choice("adjacency", self.adjacency, ADJACENCIES)
+        check_flag("progress", self.progress)
+        if self.ledger is not None and not hasattr(self.ledger, "reserve"):
+            raise TypeError(f"ledger must be a PrivacyLedger or None; got {self.ledger!r}.")
+        budget = Budget(
+            float(self.epsilon),
+            float(self.delta),
+            self.adjacency,
+            self.ledger,
+            randomness.is_seeded(self.random_state),
+        )
+        if budget.private and self.delta >= 1.0 / public.n:
+            warnings.warn(
+                f"delta={self.delta:g} is at least 1/n_samples={1.0 / public.n:g}: such a claim "
+                "allows publishing a random record outright. Use a delta well below it.",
+                PrivacyWarning,
+                stacklevel=4,
+            )
+        return budget
+
+    def _keep(self, public: Public, plan: Any, claim: PrivacyGuarantee, posterior: Any) -> Self:
+        """Replace what an earlier fit left by what this one released: all of it, or none."""
+        fitted: dict[str, Any] = {"n_features_in_": public.n_features}
+        if public.names is not None:
+            fitted["feature_names_in_"] = public.names
+        if public.classes is not None:
+            fitted["classes_"] = public.classes
+        fitted |= plan.numbers() | posterior.attributes()
+        fitted |= {"privacy_": claim, "_posterior": posterior}
+        state = self.__dict__
+        for name in [name for name in state if name.endswith("_") or name == "_posterior"]:
+            del state[name]
+        state.update(fitted)
+        return self
+
+    def _planned(self, public: Public) -> FitPlan:
+        """Price a fit without data; see ``plan`` of the estimators."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyWarning)
+            budget = self._budget(public)
+            plan = self._plan(public, budget)
+            claim = budget.claim(plan)
+        return FitPlan(type(self).__name__, claim, plan.numbers(), plan)
+
+    def sample_posterior(
+        self, n_samples: int | None = None, random_state: Any = None
+    ) -> dict[str, np.ndarray]:
+        """Draw from the posterior that the fit released; it costs no privacy.
+
+        Parameters
+        ----------
+        n_samples : int or None, default=None
+            Number of draws; None for as many as the estimator's documentation says.
+        random_state : int, RandomState, Generator or None, default=None
+            Of the draws, where they are made or chosen here.
+
+        Returns
+        -------
+        dict of ndarrays
+            First axis the draw.
+        """
+        check_is_fitted(self)
+        return self._posterior.draws(n_samples, random_state)
+
+    @available_if(_offers_interval)
+    def interval(self, level: float = 0.9) -> dict[str, np.ndarray]:
+        """Intervals for the model's parameters, the noise of the mechanism included.
+
+        Parameters
+        ----------
+        level : float, default=0.9
+            Probability that an interval should cover, in (0, 1).
+
+        Returns
+        -------
+        dict of ndarrays of shape (..., 2)
+            Lower and upper ends, under the names of ``sample_posterior``.
+        """
+        level = check_real("level", level, low=0.0, high=1.0, closed="neither")
+        check_is_fitted(self)
+        return self._posterior.interval(level)
+
+    def _progress(self, steps: Iterable[T], *, total: int, label: str) -> Iterable[T]:
+        """Wrap ``steps`` in a progress bar if ``progress`` asks for one."""
+        if not self.progress:
+            return steps
+        from tqdm.auto import tqdm
+
+        return tqdm(steps, total=total, desc=f"{type(self).__name__}: {label}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A fitted object is stored without what its noise was made from."""
+        state = dict(super().__getstate__())
+        if is_fitted(self):
+            state["random_state"] = None
+        return state
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        return BaseEstimator.__repr__(_shown(self), N_CHAR_MAX)
+
+    def _get_params_html(self, *args: Any, **kwargs: Any) -> Any:
+        """Parameters in scikit-learn's diagram; called by releases that have such a table."""
+        return BaseEstimator._get_params_html(_shown(self), *args, **kwargs)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.poor_score = not _noise_is_small(self.epsilon)
+        if tags.regressor_tags is not None:
+            tags.regressor_tags.poor_score = not _noise_is_small(self.epsilon)
+        return tags
+
+
+@contextlib.contextmanager
+def _spent(ledger: Any) -> Iterator[None]:
+    """Say in whatever is raised here, an interrupt too, that the budget is spent."""
+    try:
+        yield
+    except BaseException as error:
+        if ledger is not None:
+            error.add_note(SPENT)
+        raise
+
+
+def _shown(estimator: PrivateEstimator) -> PrivateEstimator:
+    """Return the estimator as it may be printed: once fitted, without its seed."""
+    return copy.copy(estimator) if is_fitted(estimator) else estimator
+
+
+def _noise_is_small(epsilon: Any) -> bool:
+    """Tell whether scikit-learn's score checks, on a few dozen records, must pass.
+
+    Tags are asked for before parameters are checked, so epsilon may be anything.
+    """
+    return isinstance(epsilon, numbers.Real) and float(epsilon) >= 1e4

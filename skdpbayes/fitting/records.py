@@ -1,0 +1,151 @@
+"""The table of a fit, read once: what is public about it, and the verb that touches the rest.
+
+``Public`` is all that a plan may know. What is not a field of it cannot enter a rule, a scale or an
+attribute. ``Records`` holds the rows; kernels see them block by block through ``total``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from skdpbayes._validation import encode_labels, probe, validate_data
+from skdpbayes.fitting.bounds import Bound
+
+__all__ = ["Block", "Public", "Records", "read_table"]
+
+# A block of rows of this many bytes is large enough for BLAS and small enough for any memory.
+BLOCK_BYTES = 1 << 23
+
+
+@dataclass(frozen=True)
+class Public:
+    """Everything that a plan may know about a table.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    n_features : int
+        Number of columns.
+    classes : ndarray or None
+        The sorted label set, for classifiers.
+    names : ndarray of str or None
+        Names of the columns, if the table has them.
+    detail : object
+        What a model needs to know besides: the layout of naive Bayes' statistics, the grid of a
+        hidden Markov model.
+    conditions : tuple of str
+        What was taken from the data and is treated as public, in words.
+    """
+
+    n: int
+    n_features: int
+    classes: np.ndarray | None = None
+    names: np.ndarray | None = None
+    detail: Any = None
+    conditions: tuple[str, ...] = ()
+
+    @property
+    def n_classes(self) -> int:
+        """Size of the label set."""
+        assert self.classes is not None
+        return int(self.classes.shape[0])
+
+
+class Block(NamedTuple):
+    """Some rows of a table, validated and bounded."""
+
+    X: Any
+    target: np.ndarray | None = None
+    weight: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Records:
+    """The rows of a fit. Only ``total`` and ``blocks`` hand them out, bounded.
+
+    Parameters
+    ----------
+    public : Public
+        What plans may know.
+    X : ndarray or CSR matrix
+        Validated rows as the caller gave them; never copied as a whole.
+    target : ndarray or None
+        Codes of labels, numbers, or steps of a grid, one per row.
+    bound : Bound
+        Applied to every block before a kernel sees it.
+    """
+
+    public: Public
+    X: Any
+    target: np.ndarray | None = None
+    bound: Bound = field(default_factory=Bound)
+
+    def block(self, rows: Any = slice(None)) -> Block:
+        """Return the bounded rows of a slice or an array of row numbers."""
+        X = self.bound(self.X[rows])
+        return Block(X, None if self.target is None else self.target[rows])
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the rows in blocks of bounded memory."""
+        n_rows = self.X.shape[0]
+        width = self.X.shape[1] if not sparse.issparse(self.X) else -(-self.X.nnz // max(n_rows, 1))
+        size = max(1, BLOCK_BYTES // (8 * max(1, width)))
+        for start in range(0, n_rows, size):
+            yield self.block(slice(start, start + size))
+
+    def total(self, kernel: Callable[..., np.ndarray], *args: Any, rows: Any = None) -> np.ndarray:
+        """Sum ``kernel(block, *args)`` over all blocks, or over the given row numbers.
+
+        Kernels return exact integers, so that neither the blocks nor their order matter.
+        """
+        if rows is not None:
+            return kernel(self.block(rows), *args)
+        parts = (kernel(block, *args) for block in self.blocks())
+        total = next(parts)
+        for part in parts:
+            total = total + part
+        return total
+
+
+def read_table(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    bound: Bound,
+    classes: Any = None,
+    **checks: Any,
+) -> Records:
+    """Validate a table with labels and find out what is public about it.
+
+    Everything that can be wrong with the input is found here, and nothing is set on the estimator.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        For messages and tags.
+    X, y : array-like
+        The table and its labels.
+    bound : Bound
+        How rows are bounded.
+    classes : array-like or None
+        The public label set; None takes it from ``y``.
+    **checks
+        For scikit-learn's ``validate_data``.
+    """
+    reader = probe(estimator)
+    X, y = validate_data(reader, X, y, **checks)
+    labels, codes = encode_labels(y, classes, estimator=type(estimator).__name__)
+    public = Public(
+        n=X.shape[0],
+        n_features=X.shape[1],
+        classes=labels,
+        names=getattr(reader, "feature_names_in_", None),
+    )
+    return Records(public, X, codes, bound)
