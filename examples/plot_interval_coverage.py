@@ -92,7 +92,7 @@ def logistic(epsilon, seed, posterior):
         epsilon, fit_intercept=False, inference_budget=0.3, random_state=seed
     ).fit(X, y)
     if posterior == "noise_aware":
-        low, high = model.conf_int(LEVEL)["coef"][0].T
+        low, high = model.interval(LEVEL)["coef"][0].T
     else:
         p = model.predict_proba(X)[:, 1]
         information = (X * (p * (1 - p))[:, None]).T @ X

@@ -189,7 +189,7 @@ _ = right.legend()
 # drawing from this posterior costs nothing more. Crosses are the true effects.
 classify = search.best_estimator_.named_steps["classify"]
 names = search.best_estimator_.named_steps["encode"].get_feature_names_out()
-intervals = classify.conf_int(0.9)["coef"][0]
+intervals = classify.interval(0.9)["coef"][0]
 order = np.argsort(classify.coef_[0])
 
 fig, ax = plt.subplots(figsize=(7.5, 4.2), layout="constrained")

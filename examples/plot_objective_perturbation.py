@@ -100,7 +100,7 @@ truth = np.array([3.0, -2.0, 1.0, 0.0, 0.5])
 X = rng.uniform(-1, 1, (5000, 5)) / np.sqrt(5)
 y = rng.random(5000) < 1 / (1 + np.exp(-X @ truth))
 for shift, epsilon in zip((-0.2, 0.0, 0.2), (0.5, 2.0, np.inf), strict=True):
-    ends = ObjPertLogisticRegression(epsilon, random_state=1).fit(X, y).conf_int(0.9)["coef"][0]
+    ends = ObjPertLogisticRegression(epsilon, random_state=1).fit(X, y).interval(0.9)["coef"][0]
     middle, half = ends.mean(axis=1), np.diff(ends, axis=1)[:, 0] / 2
     label = "not private" if np.isinf(epsilon) else f"epsilon = {epsilon:g}"
     axes.errorbar(np.arange(5) + shift, middle, half, fmt="o", ms=4, capsize=3, label=label)

@@ -14,7 +14,7 @@ __getattr__, __dir__, __all__ = attach(
         "LaplaceNaiveBayes": "estimators.naive_bayes",
         "OPSLinearSVC": "estimators.linear_svc",
         "OPSLogisticRegression": "estimators.one_posterior_sample",
-        "ObjPertLogisticRegression": "estimators.objective_perturbation",
+        "ObjPertLogisticRegression": "estimators.objective.estimator",
         "PrivacyLedger": "privacy.ledger.ledger",
         "PrivacyWarning": "exceptions",
         "PrivateHMM": "estimators.hidden_markov",

@@ -23,6 +23,7 @@ __all__ = [
     "clip_rows",
     "encode_labels",
     "is_fitted",
+    "longest_row",
     "probe",
     "validate_data",
 ]
@@ -181,6 +182,11 @@ def clip_rows(X: Any, norm: float, *, copy: bool = True) -> Any:
     return np.multiply(X, scale[:, None], out=None if copy else X, casting="same_kind").astype(
         X.dtype, copy=False
     )
+
+
+def longest_row(X: Any) -> float:
+    """Return the largest L2 norm of a row, for fits without privacy."""
+    return float(_row_lengths(X).max(initial=0.0))
 
 
 def clip_negative(X: Any) -> Any:

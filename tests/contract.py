@@ -164,7 +164,9 @@ CASES: list[Case] = [
     ),
     Case(
         ObjPertLogisticRegression,
-        DRAWS | {"information_"},
+        frozenset(
+            {"coef_", "intercept_", "information_", "_posterior.theta", "_posterior.information"}
+        ),
         parity=same_as_logistic_regression,
     ),
     Case(OPSLinearSVC, DRAWS, parity=draw_near_the_mode),

@@ -39,10 +39,10 @@ from skdpbayes.estimators import (
     _chain_network,
     _hmm_ops,
     _naive_bayes_ops,
-    _objective_solver,
     _ops_sampling,
-    objective_perturbation,
 )
+from skdpbayes.estimators.objective import estimator as objective_perturbation
+from skdpbayes.estimators.objective import solver as _objective_solver
 
 NORMS = {"release_laplace": 1, "release_gaussian": 2, "release_counts": None}
 

@@ -88,11 +88,6 @@ def test_random_bits_are_drawn_in_one_package_only():
         assert "random" not in _imports(path), path
 
 
-def test_files_stay_small():
-    sizes = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in _files()}
-    assert {path.name: size for path, size in sizes.items() if size > 400} == {}
-
-
 def test_importing_every_public_name_loads_nothing_heavy():
     code = (
         "import sys, skdpbayes\n"

@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 
 from skdpbayes._validation import check_classes, check_integer, check_is_fitted, validate_data
 from skdpbayes.fitting.bounds import Bound
-from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator
+from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator, noise_is_small
 from skdpbayes.fitting.records import Public, Records, read_table
 
 __all__ = ["PrivateClassifier"]
@@ -82,9 +82,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         return self._planned(Public(n_samples, n_features, labels))
 
     def _read(self, X: Any, y: Any) -> Records:
-        return read_table(
-            self, X, y, bound=self._bound(), classes=self.classes, **self._table_checks
-        )
+        checks = self._table_checks | {"dtype": np.float64}
+        return read_table(self, X, y, bound=self._bound(), classes=self.classes, **checks)
 
     def _bound(self) -> Bound:
         """How rows are bounded; without privacy they are not."""
@@ -166,6 +165,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self._table_checks["accept_sparse"] is not False
+        tags.classifier_tags.poor_score = not noise_is_small(self.epsilon)
         return tags
 
 

@@ -22,9 +22,9 @@ from skdpbayes.estimators._coordinates import (
     public_coordinates,
     released_coordinates,
 )
-from skdpbayes.estimators._objective_solver import one_blas_thread
 from skdpbayes.estimators._sgmcmc_settings import ChainSettings
 from skdpbayes.estimators.one_posterior_sample import OPSLogisticRegression
+from skdpbayes.fitting.threads import one_blas_thread
 
 __all__ = ["PrivateChainClassifier"]
 

@@ -11,7 +11,7 @@ import contextlib
 import copy
 import numbers
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Protocol, Self, TypeVar
@@ -34,12 +34,13 @@ from skdpbayes.fitting.records import Public, Records
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
 
-__all__ = ["FitPlan", "Posterior", "PrivateEstimator"]
+__all__ = ["FitPlan", "Posterior", "PrivateEstimator", "noise_is_small"]
 
 T = TypeVar("T")
 
 # Larger budgets end in differences of numbers that double precision cannot tell apart.
 LARGEST_EPSILON = 1e12
+NOT_PRIVATE = "Use epsilon=np.inf for the non-private model."
 SPENT = (
     "The fit had already reserved its budget when this happened, so the budget counts as spent; "
     "the estimator is as it was before."
@@ -98,17 +99,23 @@ class FitPlan:
         return f"<table><caption>{escape(self.estimator)} would release</caption>{rows}</table>"
 
 
-def _offers_interval(estimator: PrivateEstimator) -> bool:
-    """Tell whether there are intervals; raise with the reason where a fit released none."""
-    posterior = getattr(estimator, "_posterior", None)
-    if posterior is None:
+def _offers(method: str) -> Callable[[PrivateEstimator], bool]:
+    """Return a check that a fit released what ``method`` needs; it raises with the reason if not.
+
+    A posterior says so itself in ``missing``, a dict from methods to reasons.
+    """
+
+    def check(estimator: PrivateEstimator) -> bool:
+        missing = getattr(getattr(estimator, "_posterior", None), "missing", {})
+        if method in missing:
+            raise AttributeError(
+                f"{method} is not available: {missing[method]}",
+                name=method,
+                obj=estimator,
+            )
         return True
-    if not hasattr(posterior, "interval"):
-        raise AttributeError(
-            f"this {type(estimator).__name__} has no intervals: "
-            f"{getattr(posterior, 'why_no_interval', 'what it released does not determine them')}."
-        )
-    return True
+
+    return check
 
 
 class PrivateEstimator(BaseEstimator):
@@ -154,16 +161,17 @@ class PrivateEstimator(BaseEstimator):
             self.epsilon,
             low=0.0,
             closed="high",
-            remedy="Use epsilon=np.inf for the non-private model.",
+            remedy=NOT_PRIVATE,
         )
         if LARGEST_EPSILON < self.epsilon < np.inf:
             raise ValueError(
                 f"epsilon={self.epsilon!r} is beyond {LARGEST_EPSILON:g}, where nothing is "
-                "protected and arithmetic fails. Use epsilon=np.inf for the non-private model."
+                f"protected and arithmetic fails. {NOT_PRIVATE}"
             )
         check_real("delta", self.delta, low=0.0, high=1.0, closed="low")
         check_choice("adjacency", self.adjacency, ADJACENCIES)
-        check_flag("progress", self.progress)
+        if hasattr(self, "progress"):  # fits that take no time have no progress to show
+            check_flag("progress", self.progress)
         if self.ledger is not None and not hasattr(self.ledger, "reserve"):
             raise TypeError(f"ledger must be a PrivacyLedger or None; got {self.ledger!r}.")
         budget = Budget(
@@ -206,6 +214,7 @@ class PrivateEstimator(BaseEstimator):
             claim = budget.claim(plan)
         return FitPlan(type(self).__name__, claim, plan.numbers(), plan)
 
+    @available_if(_offers("sample_posterior"))
     def sample_posterior(
         self, n_samples: int | None = None, random_state: Any = None
     ) -> dict[str, np.ndarray]:
@@ -226,7 +235,7 @@ class PrivateEstimator(BaseEstimator):
         check_is_fitted(self)
         return self._posterior.draws(n_samples, random_state)
 
-    @available_if(_offers_interval)
+    @available_if(_offers("interval"))
     def interval(self, level: float = 0.9) -> dict[str, np.ndarray]:
         """Intervals for the model's parameters, the noise of the mechanism included.
 
@@ -266,14 +275,6 @@ class PrivateEstimator(BaseEstimator):
         """Parameters in scikit-learn's diagram; called by releases that have such a table."""
         return BaseEstimator._get_params_html(_shown(self), *args, **kwargs)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        if tags.classifier_tags is not None:
-            tags.classifier_tags.poor_score = not _noise_is_small(self.epsilon)
-        if tags.regressor_tags is not None:
-            tags.regressor_tags.poor_score = not _noise_is_small(self.epsilon)
-        return tags
-
 
 @contextlib.contextmanager
 def _spent(ledger: Any) -> Iterator[None]:
@@ -291,7 +292,7 @@ def _shown(estimator: PrivateEstimator) -> PrivateEstimator:
     return copy.copy(estimator) if is_fitted(estimator) else estimator
 
 
-def _noise_is_small(epsilon: Any) -> bool:
+def noise_is_small(epsilon: Any) -> bool:
     """Tell whether scikit-learn's score checks, on a few dozen records, must pass.
 
     Tags are asked for before parameters are checked, so epsilon may be anything.

@@ -16,7 +16,7 @@ from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
 
-__all__ = ["Budget", "Ledger", "Noise", "Plan"]
+__all__ = ["NO_NOISE", "Budget", "Law", "Ledger", "Noise", "Plan"]
 
 Law: TypeAlias = Literal["laplace", "gaussian", "gamma", "two_orthant_gamma", "none"]
 

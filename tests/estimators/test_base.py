@@ -39,7 +39,7 @@ def test_infinite_epsilon_claims_nothing():
 def test_scales_beyond_the_floats_are_refused(case):
     """With them one record could decide between a number and NaN."""
     X, y = case.data()
-    scales = {"data_norm", "intercept_scaling", "coef_norm", "C"}
+    scales = {"data_norm", "intercept_scaling", "coef_norm", "coef_norm_guess", "C"}
     for name in sorted(scales.intersection(case.make().get_params())):
         for value in (1e-60, 1e60, 5e207):
             with pytest.raises(ValueError, match=rf"{name} must be a number in \[1e-50, 1e\+50\]"):

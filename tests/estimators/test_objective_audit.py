@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from skdpbayes import ObjPertLogisticRegression
-from skdpbayes.estimators import objective_perturbation
+from skdpbayes.estimators.objective import estimator as objective_perturbation
+from skdpbayes.fitting import bounds
 from skdpbayes.privacy import gdp_mu
 from tests.audit_tools import gaussian_mu_lower_bound
 
@@ -26,7 +27,7 @@ def _releases(record, seed, runs=RUNS):
     X = np.vstack([np.ones((400, 1)), [[record]]])
     y = np.append(np.zeros(400, dtype=int), 1)
     model = ObjPertLogisticRegression(
-        EPSILON, DELTA, "zero_out", C=1.0, fit_intercept=False, inference_budget=0.0
+        EPSILON, DELTA, adjacency="zero_out", C=1.0, fit_intercept=False, inference_budget=0.0
     )
     return np.array(
         [model.set_params(random_state=seed + i).fit(X, y).coef_[0, 0] for i in range(runs)]
@@ -61,14 +62,14 @@ def test_a_missing_clip_is_caught(monkeypatch):
         X = np.vstack([np.ones((400, 1)), [[5.0 * (seed == 0)]]])
         y = np.append(np.zeros(400, dtype=int), 1)
         model = ObjPertLogisticRegression(
-            EPSILON, DELTA, "zero_out", C=1.0, fit_intercept=False, inference_budget=0.0
+            EPSILON, DELTA, adjacency="zero_out", C=1.0, fit_intercept=False, inference_budget=0.0
         )
         runs = [model.set_params(random_state=seed + i).fit(X, y).coef_[0, 0] for i in range(150)]
         return np.array(runs)
 
     kept = gaussian_mu_lower_bound(releases(1000), releases(0), -4.5)
     assert kept <= gdp_mu(EPSILON, DELTA)
-    monkeypatch.setattr(ObjPertLogisticRegression, "_bound_rows", lambda self, X: X)
+    monkeypatch.setattr(bounds, "clip_rows", lambda X, norm: X)
     present, absent = releases(0), releases(1000)
     threshold = 0.5 * (np.median(present) + np.median(absent))
     assert gaussian_mu_lower_bound(absent, present, threshold) > gdp_mu(EPSILON, DELTA)

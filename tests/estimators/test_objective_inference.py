@@ -10,14 +10,9 @@ import pytest
 from sklearn.datasets import make_classification
 
 from skdpbayes import ObjPertLogisticRegression
-from skdpbayes.estimators._objective_inference import (
-    LEAST_SHARE,
-    noise_aware_posterior,
-    pack_symmetric,
-    unpack_symmetric,
-    worthwhile_share,
-)
-from skdpbayes.estimators._objective_problem import Problem
+from skdpbayes.estimators.linear.normal import noise_aware_posterior
+from skdpbayes.estimators.objective.plan import LEAST_SHARE, Problem, worthwhile_share
+from skdpbayes.release.floats import pack_symmetric, unpack_symmetric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
 
@@ -43,7 +38,7 @@ def _coverage(n_fits, epsilon, **params):
     for seed in range(n_fits):
         X, y, truth = _true_logistic(5000, seed)
         model = ObjPertLogisticRegression(epsilon, random_state=seed, **params).fit(X, y)
-        ends = model.conf_int(0.9)
+        ends = model.interval(0.9)
         low, high = np.vstack([ends["coef"][0], ends["intercept"]]).T
         hits.append((low < truth) & (truth < high))
     return np.mean(hits)
@@ -69,7 +64,7 @@ def test_weak_features_are_covered_too():
         X = rng.uniform(-1, 1, (5000, 5)) / math.sqrt(5) * scales
         y = rng.random(5000) < 1 / (1 + np.exp(-X @ truth))
         model = ObjPertLogisticRegression(2.0, random_state=seed).fit(X, y)
-        low, high = model.conf_int(0.9)["coef"][0].T
+        low, high = model.interval(0.9)["coef"][0].T
         hits.append((low < truth) & (truth < high))
     assert np.mean(hits, axis=0).min() > 0.8
 
@@ -92,7 +87,7 @@ def test_less_is_spent_where_noise_would_hide_the_information():
     for delta in (0.0, 1e-5):
         model = ObjPertLogisticRegression(0.05, delta, random_state=0).fit(X, y)
         assert model.privacy_.delta_at(0.05) <= delta
-        assert np.all(np.isfinite(model.conf_int()["coef"]))
+        assert np.all(np.isfinite(model.interval()["coef"]))
 
 
 def test_information_below_its_noise_leaves_the_prior():
@@ -112,7 +107,7 @@ def test_draws_agree_with_the_intervals():
     draws = model.sample_posterior(40_000, random_state=1)
     assert draws["coef"].shape == (40_000, 1, 5)
     assert draws["intercept"].shape == (40_000, 1)
-    ends = model.conf_int(0.9)
+    ends = model.interval(0.9)
     quantiles = np.quantile(draws["coef"][:, 0], [0.05, 0.95], axis=0).T
     width = np.diff(ends["coef"][0], axis=1)
     assert np.all(np.abs(quantiles - ends["coef"][0]) < 0.03 * width)
@@ -125,7 +120,7 @@ def test_multiclass_intervals_and_draws_have_one_row_a_class():
     X, y = _data(3)
     model = ObjPertLogisticRegression(2.0, random_state=0).fit(X, y)
     assert model.coef_.shape == (3, 4)
-    assert model.conf_int()["coef"].shape == (3, 4, 2)
+    assert model.interval()["coef"].shape == (3, 4, 2)
     assert model.sample_posterior(7)["intercept"].shape == (7, 3)
     assert np.allclose(model.predict_proba(X).sum(axis=1), 1.0)
 
@@ -137,7 +132,7 @@ def test_posterior_without_noise_is_the_laplace_approximation():
     p = model.predict_proba(X)[:, 1]
     precision = (rows.T * (p * (1 - p))) @ rows + np.eye(6) / 50.0
     expected = 1.6448536 * np.sqrt(np.diag(np.linalg.inv(precision)))
-    ends = model.conf_int(0.9)["coef"][0]
+    ends = model.interval(0.9)["coef"][0]
     np.testing.assert_allclose(np.diff(ends, axis=1)[:, 0] / 2, expected[:5], rtol=0.02)
     np.testing.assert_allclose(ends.mean(axis=1), model.coef_[0], rtol=0.02)
 

@@ -73,7 +73,7 @@ def test_the_price_is_the_same_and_accuracy_better_where_noise_matters():
         ]
         means[margin] = np.mean([fit.score(X, y) for fit in fits])
         assert fits[0].privacy_.delta_at(0.2) <= 1e-5
-        noise = fits[0].noise_scale_
+        noise = fits[0].noise_.scale
         assert means.setdefault("noise", noise) == noise
     assert means[2.0] > means[0.0] + 0.01
 

@@ -8,8 +8,8 @@ from scipy import sparse, stats
 from sklearn.linear_model import LogisticRegression
 
 from skdpbayes import ObjPertLogisticRegression
-from skdpbayes.estimators import objective_perturbation
-from skdpbayes.estimators._objective_inference import noise_aware_posterior
+from skdpbayes.estimators.linear.normal import noise_aware_posterior
+from skdpbayes.fitting import bounds
 from tests.randomness.test_continuous import one_signed_lengths
 from tests.replay import replay
 
@@ -49,7 +49,7 @@ def test_the_tilt_has_the_density_that_is_accounted(adjacency, factor):
     for seed in range(300):
         model = ObjPertLogisticRegression(1.0, random_state=seed, **params)
         tilts.append(-10.0 * model.fit(np.zeros((20, 5)), [0, 1] * 10).coef_[0])
-        scale = model.noise_scale_
+        scale = model.noise_.scale
     assert scale == pytest.approx(2.0 if adjacency == "replace_one" else 1.0, rel=0.01)
     norms = np.sum(one_signed_lengths(np.array(tilts)), axis=0)
     p_value = stats.kstest(norms, stats.gamma(5, scale=factor * scale).cdf).pvalue
@@ -75,7 +75,7 @@ def distance_of_tilts():
 def test_a_record_moves_the_tilt_by_no_more_than_is_accounted(monkeypatch):
     assert 0.4 < distance_of_tilts() <= 1.0
     # the noise is too small for entries of both signs: let through, they break the claim
-    monkeypatch.setattr(objective_perturbation, "clip_negative", lambda X: X)
+    monkeypatch.setattr(bounds, "clip_negative", lambda X: X)
     assert distance_of_tilts() > 1.1
 
 
@@ -85,7 +85,7 @@ def test_a_record_moves_the_tilt_by_no_more_than_is_accounted(monkeypatch):
         ({}, "two-orthant gamma"),
         ({"delta": 1e-5}, "Gaussian"),
         ({"calibration": "chaudhuri2011"}, "gamma"),
-        ({"method": "output"}, "gamma"),
+        ({"mechanism": "output"}, "gamma"),
         ({"nonnegative": False}, "gamma"),
     ],
 )
@@ -170,6 +170,6 @@ def test_intervals_cover_with_the_noise_of_two_orthants():
         model = ObjPertLogisticRegression(
             4.0, 0.0, nonnegative=True, fit_intercept=False, random_state=seed
         ).fit(X, y)
-        low, high = np.moveaxis(model.conf_int(0.9)["coef"][0], -1, 0)
+        low, high = np.moveaxis(model.interval(0.9)["coef"][0], -1, 0)
         covered.extend((low < truth) & (truth < high))
     assert abs(np.mean(covered) - 0.9) < 4.0 * np.sqrt(0.09 / 240)

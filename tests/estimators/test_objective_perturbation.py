@@ -11,12 +11,10 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
 from skdpbayes import ObjPertLogisticRegression, models
-from skdpbayes.estimators import _objective_plan as plans
-from skdpbayes.estimators._objective_inference import (
-    pack_symmetric,
-)
+from skdpbayes.estimators.objective import plan as plans
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.randomness import release_grid
+from skdpbayes.release.floats import pack_symmetric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
 
@@ -60,7 +58,7 @@ def test_sparse_rows_give_the_same_release(n_classes):
 
 
 def test_many_features_go_through_lbfgs_to_the_same_tolerance(monkeypatch):
-    from skdpbayes.estimators import _objective_solver
+    from skdpbayes.estimators.objective import solver as _objective_solver
 
     X, y = _data(3, d=6)
     options = {"epsilon": 1.0, "random_state": 0, "inference_budget": 0.0}
@@ -75,7 +73,7 @@ def test_the_computed_minimizer_meets_the_public_tolerance():
     model = ObjPertLogisticRegression(np.inf, C=2.0).fit(X, y)
     theta = np.column_stack([model.coef_, model.intercept_])
     gradient = models.logistic_gradient(theta, X, y.astype(np.intp), 1.0)[1] + theta / 2.0
-    assert np.linalg.norm(gradient) <= model._fitted.plan.tolerance < 1e-7
+    assert np.linalg.norm(gradient) <= model._posterior.plan.tolerance < 1e-7
 
 
 # ------------------------------------------------------------------------------- noise and claims
@@ -97,7 +95,7 @@ def test_noise_scales_of_the_literature(adjacency, calibration, delta, expected)
     model = ObjPertLogisticRegression(
         1.0,
         delta,
-        adjacency,
+        adjacency=adjacency,
         C=0.1,
         calibration=calibration,
         fit_intercept=False,
@@ -105,16 +103,18 @@ def test_noise_scales_of_the_literature(adjacency, calibration, delta, expected)
         random_state=0,
     ).fit(X, y)
     shift = 2.0 if adjacency == "replace_one" else 1.0
-    assert model.noise_scale_ == pytest.approx(shift * expected, rel=2e-4)
+    assert model.noise_.scale == pytest.approx(shift * expected, rel=2e-4)
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 @pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("method", ["objective", "output"])
-def test_the_whole_event_stays_within_the_budget(adjacency, delta, n_classes, method):
+@pytest.mark.parametrize("mechanism", ["objective", "output"])
+def test_the_whole_event_stays_within_the_budget(adjacency, delta, n_classes, mechanism):
     X, y = _data(n_classes)
-    model = ObjPertLogisticRegression(0.8, delta, adjacency, method=method, random_state=0)
+    model = ObjPertLogisticRegression(
+        0.8, delta, adjacency=adjacency, mechanism=mechanism, random_state=0
+    )
     claim = model.fit(X, y).privacy_
     assert claim.conditions == ()
     assert claim.delta_at(0.8) <= delta
@@ -130,7 +130,7 @@ def test_published_noise_hosts_the_other_releases(calibration, adjacency):
     ).fit(X, y)
     assert model.privacy_.delta_at(1.0) <= 1e-5
     assert model.privacy_.event.side_mu > 0.0
-    assert model.conf_int()["coef"].shape == (1, 4, 2)
+    assert model.interval()["coef"].shape == (1, 4, 2)
 
 
 def test_curvature_is_the_squared_norm_with_the_intercept():
@@ -138,7 +138,7 @@ def test_curvature_is_the_squared_norm_with_the_intercept():
     model = ObjPertLogisticRegression(1.0, data_norm=30.0, intercept_scaling=4.0, C=1e-4)
     model.set_params(random_state=0).fit(X, y)
     assert model.privacy_.event.curvature == pytest.approx((900.0 + 16.0) * 1e-4)
-    assert model.noise_scale_ == pytest.approx(
+    assert model.noise_.scale == pytest.approx(
         model.privacy_.event.noise_multiplier * math.sqrt(916.0)
     )
 
@@ -151,7 +151,7 @@ def test_the_linear_term_has_the_stated_scale(delta):
     fits = [
         ObjPertLogisticRegression(1.0, random_state=seed, **options).fit(X, y) for seed in range(8)
     ]
-    scale = fits[0].noise_scale_
+    scale = fits[0].noise_.scale
     b = np.array([fit.coef_[0] / 1e-3 for fit in fits])
     if delta == 0.0:
         total, law = np.linalg.norm(b, axis=1).sum() / scale, stats.gamma(300 * 8)
@@ -168,8 +168,8 @@ def test_releases_lie_on_their_public_grid():
     X, y = _data()
     model = ObjPertLogisticRegression(1.0, random_state=0).fit(X, y)
     for values, scale in (
-        (model.coef_, model._fitted.plan.release_scale),
-        (np.diag(model.information_), model._fitted.plan.information_scale),
+        (model.coef_, model._posterior.plan.release_scale),
+        (np.diag(model.information_), model._posterior.plan.information_scale),
     ):
         steps = values / release_grid(scale)
         assert np.array_equal(steps, np.rint(steps))
@@ -219,9 +219,9 @@ def test_automatic_C_comes_from_public_numbers():
 
 
 def test_automatic_C_grows_with_budget_records_and_guess():
-    def auto(epsilon=1.0, n=1000, norm=10.0, delta=1e-5, classes=2, method="objective"):
+    def auto(epsilon=1.0, n=1000, norm=10.0, delta=1e-5, classes=2, mechanism="objective"):
         problem = plans.Problem(n, 20, classes, math.sqrt(2), epsilon, delta, "replace_one")
-        return plans.automatic_C(problem, method, "tight", norm)
+        return plans.automatic_C(problem, mechanism, "tight", norm)
 
     for delta in (0.0, 1e-5):
         for classes in (2, 3):
@@ -229,7 +229,7 @@ def test_automatic_C_grows_with_budget_records_and_guess():
             assert np.all(np.diff(values) > 0)
             assert auto(n=4000, delta=delta) > auto(delta=delta)
             assert auto(norm=20.0, delta=delta) > auto(delta=delta)
-            assert auto(delta=delta, method="output") > 0
+            assert auto(delta=delta, mechanism="output") > 0
     assert auto(math.inf) == 5.0
 
 
@@ -253,13 +253,13 @@ def test_an_unreachable_C_names_one_that_works():
     [
         ({"C": 0.0}, "C must be a number"),
         ({"C": "best"}, "'auto'"),
-        ({"method": "input"}, "method must be one of"),
+        ({"mechanism": "input"}, "mechanism must be one of"),
         ({"calibration": "loose"}, "calibration must be one of"),
         ({"inference_budget": 1.0}, "inference_budget must be"),
-        ({"coef_norm": -1.0}, "coef_norm must be"),
+        ({"coef_norm_guess": -1.0}, "coef_norm_guess must be"),
         ({"calibration": "chaudhuri2011"}, "delta=0"),
         ({"calibration": "kifer2012", "delta": 0.0}, "needs delta > 0"),
-        ({"calibration": "kifer2012", "method": "output"}, "does not apply"),
+        ({"calibration": "kifer2012", "mechanism": "output"}, "does not apply"),
     ],
 )
 def test_bad_parameters_are_named(params, message):
@@ -278,12 +278,14 @@ def test_no_posterior_without_a_budget_for_it():
     X, y = _data()
     model = ObjPertLogisticRegression(random_state=0).fit(X, y)
     model.set_params(inference_budget=0.0).fit(X, y)
-    for ask in (model.sample_posterior, model.conf_int):
-        with pytest.raises(ValueError, match=r"set inference_budget=0\.1"):
-            ask()
+    for name in ("sample_posterior", "interval"):
+        assert not hasattr(model, name)
+        with pytest.raises(AttributeError) as error:
+            getattr(model, name)
+        assert "set inference_budget=0.1" in str(error.value.__cause__)
     model.set_params(inference_budget=0.1).fit(X, y)
     with pytest.raises(ValueError, match="level must be"):
-        model.conf_int(1.0)
+        model.interval(1.0)
     with pytest.raises(ValueError, match="n_samples must be"):
         model.sample_posterior(0)
 

@@ -27,7 +27,7 @@ def split_coefficients(
     return {"coef": coef, "intercept": constant * table[..., n_features]}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LinearPosterior:
     """Coefficients (S, K, d) and intercepts (S, K) that predictions average over.
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from skdpbayes import models, randomness, samplers
-from skdpbayes.estimators._objective_plan import Plan
-from skdpbayes.estimators._objective_problem import Problem
+from skdpbayes.estimators.objective.plan import ObjectivePlan, Problem
 
-__all__ = ["information", "minimize", "noise_vector", "one_blas_thread", "release_values"]
+__all__ = ["information", "minimize", "noise_vector"]
 
 # Newton's Hessian of this many parameters takes 18 MB and factors in a fraction of a second
 LARGEST_HESSIAN = 1500
@@ -23,24 +20,13 @@ LARGEST_HESSIAN = 1500
 PREVIEW_FROM, PREVIEW_PART, PREVIEW_TOLERANCE = 20_000, 16, 1e-4
 
 
-@cache
-def _thread_pools() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Keep linear algebra on this thread inside a ``with`` block.
-
-    A pass over the rows is thousands of products of a fraction of a millisecond. Threads that meet
-    after each of them gain little on an idle machine, and on a busy one wait for each other's
-    time slices: a hundred times slower in our measurements.
-    """
-    context: AbstractContextManager[Any] = _thread_pools().limit(limits=1, user_api="blas")
-    return context
-
-
 def minimize(
-    X: Any, codes: np.ndarray, constant: float, problem: Problem, plan: Plan, tilt: np.ndarray
+    X: Any,
+    codes: np.ndarray,
+    constant: float,
+    problem: Problem,
+    plan: ObjectivePlan,
+    tilt: np.ndarray,
 ) -> np.ndarray:
     """Minimize the tilted objective until its gradient norm is certainly within tolerance.
 
@@ -120,7 +106,7 @@ def information(
     return np.asarray(loss_hessian(theta.reshape(shape), X, codes, constant)[2])
 
 
-def noise_vector(generator: np.random.Generator, scale: float, plan: Plan) -> np.ndarray:
+def noise_vector(generator: np.random.Generator, scale: float, plan: ObjectivePlan) -> np.ndarray:
     """Draw noise of the plan's kind for every parameter; zeros for a scale of 0."""
     if scale == 0.0:
         return np.zeros(plan.n_parameters)
@@ -129,13 +115,3 @@ def noise_vector(generator: np.random.Generator, scale: float, plan: Plan) -> np
     if plan.pure:
         return np.asarray(randomness.gamma_ball_noise(generator, scale, plan.n_parameters))
     return np.asarray(randomness.gaussian(generator, scale, plan.n_parameters))
-
-
-def release_values(
-    generator: np.random.Generator, values: np.ndarray, scale: float, plan: Plan
-) -> np.ndarray:
-    """Release on the public grid under exact discrete noise; as they are for a scale of 0."""
-    if scale == 0.0:
-        return values
-    release = randomness.release_laplace if plan.pure else randomness.release_gaussian
-    return np.asarray(release(generator, values, scale))

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
-from skdpbayes import privacy, randomness
-from skdpbayes.estimators._objective_problem import (
-    UNIT_ROUNDOFF,
-    Problem,
-    coefficient_bound,
-    tolerance_of,
-)
+from skdpbayes import models, privacy, randomness
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.privacy.budget import NO_NOISE, Law, Noise
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
 
 __all__ = [
     "CALIBRATIONS",
-    "METHODS",
-    "Plan",
+    "MECHANISMS",
+    "ObjectivePlan",
+    "Problem",
     "automatic_C",
-    "curvature_limit",
+    "check_information",
+    "check_margin",
+    "check_published",
+    "check_reachable",
     "make_plan",
     "parts_of_epsilon",
+    "prior_precision",
+    "worthwhile_share",
 ]
 
 CALIBRATIONS = ("tight", "chaudhuri2011", "kifer2012", "redberg2023")
-METHODS = ("objective", "output")
+MECHANISMS = ("objective", "output")
 # Share of the squared budget (see `parts_of_epsilon`) that hides the optimizer's last digits
 OUTPUT_SHARE = 0.001
 # Measured on public data at a record norm of sqrt(2) and coef_norm 10; see `automatic_C`
@@ -34,10 +36,128 @@ NOISE_POWER, TILT_PENALTY, OUTPUT_PENALTY = 1.4, 0.44, 2.0
 NORM_GUESS = 10.0 * math.sqrt(2.0)
 
 
+# Part of the inference budget that is spent even where the information will be hidden by its noise
+LEAST_SHARE = 0.05
+# Per entry and epsilon, the pure share that keeps the noise within reach of the release grid
+GRID_ROOM = 2.0**-25
+UNIT_ROUNDOFF = 2.0**-53
+RADIUS = 10.0  # times the guess of the coefficients' norm: as long as a release may be
+
+
 @dataclass(frozen=True)
-class Plan:
+class Problem:
+    """What may be known before looking at a record."""
+
+    n_samples: int
+    n_features: int  # with the constant one
+    n_classes: int
+    record_norm: float
+    epsilon: float
+    delta: float
+    adjacency: str
+    margin: float = 0.0  # of the logistic loss
+    coef_norm: float = 10.0  # a guess
+    nonnegative: bool = False  # all features are
+
+    @property
+    def n_outputs(self) -> int:
+        """Rows of the coefficient matrix."""
+        return 1 if self.n_classes == 2 else self.n_classes
+
+    @property
+    def n_parameters(self) -> int:
+        """Entries of the coefficient matrix."""
+        return self.n_outputs * self.n_features
+
+    @property
+    def gradient_norm(self) -> float:
+        """Bound on the gradient of one record's loss."""
+        return self.record_norm * (1.0 if self.n_classes == 2 else math.sqrt(2.0))
+
+    @property
+    def one_signed(self) -> bool:
+        """Whether the entries of any record's gradient all have one sign."""
+        return self.nonnegative and self.n_classes == 2
+
+    @property
+    def shift(self) -> float:
+        """How many gradients a neighbor may differ by."""
+        return 2.0 if self.adjacency == "replace_one" else 1.0
+
+    @property
+    def information_norm(self) -> float:
+        r"""Bound on the Frobenius distance of neighbors' Fisher information.
+
+        One record adds :math:`w\,xx^\top`, :math:`w \le 1/4`, or
+        :math:`(\mathrm{diag}\,p-pp^\top)\otimes xx^\top`, whose first factor has norm at most 1/2:
+        its square is :math:`S_2-2S_3+S_2^2\le S_2-S_2^2\le 1/4` with :math:`S_j=\sum p^j` and
+        Cauchy's :math:`S_2^2\le S_3`. Two positive semidefinite matrices have a nonnegative inner
+        product, so replacing one by another moves by :math:`\sqrt2` of that, not 2. Rounding of
+        both sums is added; that of the logits gives another, equally bounded weight.
+        """
+        single = self.record_norm**2 * (0.25 if self.n_classes == 2 else 0.5)
+        chain = models.summation_length(self.n_samples, self.n_features) + 24.0
+        rounding = 2.0 * UNIT_ROUNDOFF * chain * self.n_samples * single
+        return single * (math.sqrt(2.0) if self.adjacency == "replace_one" else 1.0) + rounding
+
+
+def coefficient_bound(problem: Problem, penalty: float, tilt_norm: float) -> float:
+    """Bound the norm of the minimizer, whatever the data.
+
+    There the objective is at most what it is at 0, and the gradient is 0.
+    """
+    start = problem.n_samples * math.log(problem.n_classes)
+    if problem.margin > 0.0:
+        start = problem.n_samples * (problem.margin + math.log1p(math.exp(-problem.margin)))
+    by_value = (tilt_norm + math.sqrt(tilt_norm**2 + 2.0 * penalty * start)) / penalty
+    by_slope = (problem.n_samples * problem.gradient_norm + tilt_norm) / penalty
+    return min(by_value, by_slope)
+
+
+def tolerance_of(
+    problem: Problem, penalty: float, tilt_norm: float, *, free: bool = False
+) -> tuple[float, float]:
+    r"""Return a gradient norm that rounding cannot keep the optimizer from, and a radius.
+
+    Half of the tolerance :math:`\tau` is for the optimizer to reach, :math:`e(r) = 0.4\tau` bounds
+    rounding at coefficients of norm r, the radius. Longer minimizers are scaled back to it, which
+    keeps their direction. The released point is within :math:`\tau/\lambda` of the projection of
+    the exact minimizer in any case: at norm :math:`t > r` the computed one is off by at most
+    :math:`\eta = (\tau/2 + e(r))\,(t/r)/\lambda`, since both parts may grow so, and the projection
+    shrinks that by :math:`r/(t-\eta)`; together at most :math:`0.9\,\tau/\lambda` divided by
+    :math:`1 - \eta/t \ge 0.9`. Where the last bound fails, and for `free`, the radius is one that
+    no minimizer can reach.
+    """
+    bound = 1.001 * coefficient_bound(problem, penalty, tilt_norm)
+    radius = min(bound, RADIUS * problem.coef_norm + tilt_norm / penalty)
+    tolerance = 2.5 * _gradient_rounding(problem, penalty, tilt_norm, radius)
+    if free or tolerance > 0.1 * penalty * radius:
+        radius = bound
+        tolerance = 2.5 * _gradient_rounding(problem, penalty, tilt_norm, radius)
+    return tolerance, radius
+
+
+def _gradient_rounding(
+    problem: Problem, penalty: float, tilt_norm: float, coef_norm: float
+) -> float:
+    """Bound the rounding error of the objective's gradient at coefficients of norm `coef_norm`.
+
+    First order in the unit roundoff: the sum over records, the logits (whose error moves a
+    residual by at most a quarter, or a half, of itself), and the penalty and tilt.
+    """
+    n, d, norm = problem.n_samples, problem.n_features, problem.record_norm
+    chain = models.summation_length(n, d) + d + 16.0 * problem.n_outputs
+    sums = chain * n * problem.gradient_norm
+    slope = 0.25 if problem.n_classes == 2 else 0.5
+    logits = slope * n * norm * ((d + 2.0) * norm * coef_norm + 2.0 * problem.margin)
+    return UNIT_ROUNDOFF * (sums + logits + 4.0 * (penalty * coef_norm + tilt_norm))
+
+
+@dataclass(frozen=True)
+class ObjectivePlan:
     """Everything ``fit`` needs to know, from public numbers only; a scale of 0 means no noise."""
 
+    problem: Problem
     penalty: float
     pure: bool  # densities exp(-|b|/s) and exp(-|x|/s) instead of Gaussian ones
     tilt_scale: float  # of the random linear term b
@@ -50,11 +170,29 @@ class Plan:
     event: PrivacyEvent
     n_parameters: int
     two_orthants: bool = False  # the density of a pure b is that of `two_orthant_noise`
+    release: Noise = NO_NOISE
+    information: Noise | None = None  # None: the information is not released
+    constant: float = 0.0  # the constant feature, 0 for none
+    words: str = ""
+    conditions: tuple[str, ...] = ()
 
     @property
-    def main_scale(self) -> float:
-        """Scale of the noise that makes the coefficients private."""
-        return self.tilt_scale or self.blur_scale or self.release_scale
+    def noise(self) -> Noise:
+        """The noise that makes the coefficients private."""
+        scale = self.tilt_scale or self.blur_scale or self.release_scale
+        if scale == 0.0:
+            return NO_NOISE
+        law: Law = "gaussian" if not self.pure else "gamma"
+        return Noise("two_orthant_gamma" if self.two_orthants else law, scale)
+
+    @property
+    def grid_law(self) -> Law:
+        """Law of the noise that ends a release on its grid."""
+        return "laplace" if self.pure else "gaussian"
+
+    def numbers(self) -> dict[str, Any]:
+        """Return what a fit shows of its plan."""
+        return {"C_": 1.0 / self.penalty, "noise_": self.noise}
 
     @property
     def tilt_variance(self) -> float:
@@ -86,7 +224,7 @@ class Plan:
         return scale**2 * (self.n_parameters + 1.0 if self.pure else 1.0)
 
 
-def automatic_C(problem: Problem, method: str, calibration: str, coef_norm: float) -> float:
+def automatic_C(problem: Problem, mechanism: str, calibration: str, coef_norm: float) -> float:
     r"""Return the default C, from public numbers only.
 
     Noise of scale :math:`\sigma` in each of :math:`p` coefficients is held down by a penalty of
@@ -102,9 +240,9 @@ def automatic_C(problem: Problem, method: str, calibration: str, coef_norm: floa
     """
     if math.isinf(problem.epsilon):
         return coef_norm**2 / problem.n_parameters
-    free_noise = _free_noise(problem, _has_two_orthants(problem, method, calibration))
+    free_noise = _free_noise(problem, _has_two_orthants(problem, mechanism, calibration))
     guess = NORM_GUESS / (problem.record_norm * coef_norm) * 2.0 ** (-0.5 * problem.margin)
-    if method == "output":
+    if mechanism == "output":
         return 1.0 / (OUTPUT_PENALTY * free_noise * problem.record_norm * guess)
     rank = problem.n_classes - 1
     share = 0.25 if problem.n_classes == 2 else 1.0 / problem.n_classes
@@ -139,13 +277,13 @@ def curvature_limit(problem: Problem, calibration: str, inference_budget: float)
     return privacy.largest_curvature(min(epsilon, 100.0), problem.n_classes)
 
 
-def _has_two_orthants(problem: Problem, method: str, calibration: str) -> bool:
+def _has_two_orthants(problem: Problem, mechanism: str, calibration: str) -> bool:
     """Whether the density of a pure tilt follows the signs of the gradients.
 
     Minimizers, which output perturbation blurs, move in any direction, and published calibrations
     come with their own noise.
     """
-    tight = method == "objective" and calibration == "tight"
+    tight = mechanism == "objective" and calibration == "tight"
     return tight and problem.delta == 0.0 and problem.one_signed
 
 
@@ -161,28 +299,39 @@ def _free_noise(problem: Problem, two_orthants: bool) -> float:
 
 
 def make_plan(
-    problem: Problem, *, C: float, method: str, calibration: str, inference_budget: float
-) -> Plan:
+    problem: Problem, *, C: float, mechanism: str, calibration: str, inference_budget: float
+) -> ObjectivePlan:
     """Turn a budget into noise scales; raise `CalibrationError` where no noise is enough."""
     penalty = 1.0 / C
     if math.isinf(problem.epsilon):
         exact = tolerance_of(problem, penalty, 0.0, free=True)
-        return Plan(
-            penalty, False, 0.0, 0.0, 0.0, 0.0, *exact, 0.0, NoPrivacy(), problem.n_parameters
+        return ObjectivePlan(
+            problem,
+            penalty,
+            False,
+            0.0,
+            0.0,
+            0.0,
+            0.0,
+            *exact,
+            0.0,
+            NoPrivacy(),
+            problem.n_parameters,
         )
     if problem.delta == 0.0:
-        return _pure_plan(problem, penalty, method, calibration, inference_budget)
-    return _gaussian_plan(problem, penalty, method, calibration, inference_budget)
+        return _pure_plan(problem, penalty, mechanism, calibration, inference_budget)
+    return _gaussian_plan(problem, penalty, mechanism, calibration, inference_budget)
 
 
 def _gaussian_plan(
-    problem: Problem, penalty: float, method: str, calibration: str, inference_budget: float
-) -> Plan:
-    if method == "output":
+    problem: Problem, penalty: float, mechanism: str, calibration: str, inference_budget: float
+) -> ObjectivePlan:
+    if mechanism == "output":
         mu = privacy.gdp_mu(problem.epsilon, problem.delta)
         tolerance, radius = tolerance_of(problem, penalty, 0.0)
         sensitivity = (problem.shift * problem.gradient_norm + 2.0 * tolerance) / penalty
-        return Plan(
+        return ObjectivePlan(
+            problem=problem,
             penalty=penalty,
             pure=False,
             tilt_scale=0.0,
@@ -202,7 +351,8 @@ def _gaussian_plan(
     tilt_norm = tilt_scale * (math.sqrt(problem.n_parameters) + 12.0)
     tolerance, radius = tolerance_of(problem, penalty, tilt_norm)
     total = OUTPUT_SHARE + inference_budget
-    return Plan(
+    return ObjectivePlan(
+        problem=problem,
         penalty=penalty,
         pure=False,
         tilt_scale=tilt_scale,
@@ -253,12 +403,12 @@ def _objective_event(
 
 
 def _pure_plan(
-    problem: Problem, penalty: float, method: str, calibration: str, inference_budget: float
-) -> Plan:
+    problem: Problem, penalty: float, mechanism: str, calibration: str, inference_budget: float
+) -> ObjectivePlan:
     epsilon = problem.epsilon
     shares = parts_of_epsilon(epsilon, inference_budget)
     tilt_scale = blur_scale = 0.0
-    if method == "output":
+    if mechanism == "output":
         main = epsilon - sum(shares)
         blur_scale = problem.shift * problem.gradient_norm / (penalty * main)
     else:
@@ -273,7 +423,8 @@ def _pure_plan(
     error = tolerance / penalty
     if blur_scale > 0.0:  # minimizer and noise are added in double precision
         error += UNIT_ROUNDOFF * (coefficient_bound(problem, penalty, 0.0) + blur_scale * largest)
-    return Plan(
+    return ObjectivePlan(
+        problem=problem,
         penalty=penalty,
         pure=True,
         tilt_scale=tilt_scale,
@@ -285,7 +436,7 @@ def _pure_plan(
         tilt_norm=tilt_norm,
         event=privacy.PureDP(epsilon),
         n_parameters=size,
-        two_orthants=_has_two_orthants(problem, method, calibration),
+        two_orthants=_has_two_orthants(problem, mechanism, calibration),
     )
 
 
@@ -346,3 +497,108 @@ def _information_scale(problem: Problem, budget: float, *, pure: bool = False) -
     if not pure:
         return _gaussian_scale(budget, problem.information_norm, size)
     return _laplace_scale(budget, problem.information_norm, size)
+
+
+def worthwhile_share(problem: Problem, inference_budget: float) -> float:
+    r"""Return how much of `inference_budget` to spend, from public numbers only.
+
+    Symmetric noise of deviation :math:`\tau` on the diagonal hides eigenvalues below its own
+    spectral norm, about :math:`\tau\sqrt{2p}`, while the mean of the information's p eigenvalues is
+    at most n times a record's largest trace, over p. Where even that is hidden, intervals are the
+    prior's anyway: the share falls with the square of the ratio (not below what the release grid
+    has room for).
+    """
+    if inference_budget == 0.0 or math.isinf(problem.epsilon):
+        return inference_budget
+    size, least = problem.n_parameters, LEAST_SHARE * inference_budget
+    entries = size * (size + 1) / 2
+    trace = 0.25 if problem.n_classes == 2 else 1.0 - 1.0 / problem.n_classes
+    mean_eigenvalue = problem.n_samples * trace * problem.record_norm**2 / size
+    if problem.delta == 0.0:
+        budget = parts_of_epsilon(problem.epsilon, inference_budget)[1]
+        deviation = math.sqrt(2.0 * entries) * problem.information_norm
+        least = max(least, GRID_ROOM * entries / problem.epsilon)
+    else:
+        budget = privacy.gdp_mu(min(problem.epsilon, 100.0), problem.delta)
+        budget *= math.sqrt(inference_budget)
+        deviation = problem.information_norm
+    ratio = mean_eigenvalue * budget / (deviation * math.sqrt(2.0 * size))
+    return min(inference_budget, max(ratio * ratio * inference_budget, least))
+
+
+def prior_precision(problem: Problem, plan: ObjectivePlan) -> float:
+    """Return the penalty, unless it is there for the noise: intervals must not believe it then."""
+    if math.isinf(problem.epsilon):
+        return plan.penalty
+    return min(plan.penalty, plan.n_parameters / problem.coef_norm**2)
+
+
+# The released information matrix is squared memory too, and its noise drowns it long before
+LARGEST_INFORMATION = 3000
+
+
+def check_reachable(
+    problem: Problem, C: float, mechanism: str, calibration: str, inference_budget: float
+) -> None:
+    """Raise if no noise makes this C private, and say which C would do."""
+    if mechanism == "output" or math.isinf(problem.epsilon) or calibration == "chaudhuri2011":
+        return
+    limit = curvature_limit(problem, calibration, inference_budget)
+    if problem.record_norm**2 * C >= limit:
+        raise CalibrationError(
+            f"C={C:g} cannot meet epsilon={problem.epsilon:g} with calibration={calibration!r}: "
+            f"the curvature of one record alone costs more. Use C <= "
+            f"{0.5 * limit / problem.record_norm**2:.4g} (half the limit), a larger epsilon, or "
+            'C="auto".'
+        )
+
+
+def check_published(problem: Problem, mechanism: str, calibration: str) -> None:
+    """Raise if a published calibration does not cover what is asked of it."""
+    if problem.n_classes > 2:
+        raise ValueError(
+            f"calibration={calibration!r} is published for two classes; the label set "
+            f'has {problem.n_classes}. Use calibration="tight".'
+        )
+    if mechanism == "output":
+        raise ValueError(
+            f'calibration={calibration!r} does not apply to mechanism="output"; use '
+            'calibration="tight".'
+        )
+    pure = calibration == "chaudhuri2011"
+    if pure and problem.delta > 0.0:
+        raise ValueError(
+            f'calibration="chaudhuri2011" is pure: set delta=0, or use "tight"; got delta='
+            f"{problem.delta!r}."
+        )
+    if not pure and problem.delta == 0.0:
+        raise ValueError(
+            f"calibration={calibration!r} needs delta > 0; got delta=0. Use "
+            'calibration="tight" or "chaudhuri2011" for pure privacy.'
+        )
+
+
+def check_margin(problem: Problem, inference_budget: float) -> None:
+    """Raise if a margin meets what only the likelihood serves."""
+    if problem.margin == 0.0:
+        return
+    if problem.n_classes > 2:
+        raise ValueError(
+            f"margin={problem.margin:g} is for two classes; the label set has "
+            f"{problem.n_classes}. Use margin=0."
+        )
+    if inference_budget > 0.0:
+        raise ValueError(
+            f"margin={problem.margin:g} replaces the likelihood, which intervals rest on: set "
+            f"inference_budget=0, or margin=0; got inference_budget={inference_budget:g}."
+        )
+
+
+def check_information(problem: Problem, inference_budget: float) -> None:
+    """Raise if the information matrix would be too large to release."""
+    if inference_budget > 0.0 and problem.n_parameters > LARGEST_INFORMATION:
+        raise ValueError(
+            f"inference_budget={inference_budget:g} would release the information matrix "
+            f"of {problem.n_parameters} parameters, more than {LARGEST_INFORMATION}; set "
+            "inference_budget=0, or reduce the number of features."
+        )

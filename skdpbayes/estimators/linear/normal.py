@@ -14,76 +14,16 @@ model of its own: slope :math:`a = h/(h+\lambda)`, variance :math:`v = (h+\sigma
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from skdpbayes import privacy
-from skdpbayes.estimators._objective_plan import Plan, parts_of_epsilon
-from skdpbayes.estimators._objective_problem import Problem
+__all__ = ["NormalPosterior", "noise_aware_posterior"]
 
-__all__ = [
-    "Fitted",
-    "NormalPosterior",
-    "noise_aware_posterior",
-    "pack_symmetric",
-    "prior_precision",
-    "unpack_symmetric",
-    "worthwhile_share",
-]
-
-# Part of the inference budget that is spent even where the information will be hidden by its noise
-LEAST_SHARE = 0.05
-# Per entry and epsilon, the pure share that keeps the noise within reach of the release grid
-GRID_ROOM = 2.0**-25
 # An eigenvalue below this many deviations of the noise on it counts as no information. In the
 # simulations of the user guide 90 % intervals of the weakest feature cover 79 % at 1, 88 % at 1.5;
 # at 2 they cover 95 %, but those of features that are all alike become a third wider
 MEASURED_FROM = 1.5
-
-
-def worthwhile_share(problem: Problem, inference_budget: float) -> float:
-    r"""Return how much of `inference_budget` to spend, from public numbers only.
-
-    Symmetric noise of deviation :math:`\tau` on the diagonal hides eigenvalues below its own
-    spectral norm, about :math:`\tau\sqrt{2p}`, while the mean of the information's p eigenvalues is
-    at most n times a record's largest trace, over p. Where even that is hidden, intervals are the
-    prior's anyway: the share falls with the square of the ratio (not below what the release grid
-    has room for).
-    """
-    if inference_budget == 0.0 or math.isinf(problem.epsilon):
-        return inference_budget
-    size, least = problem.n_parameters, LEAST_SHARE * inference_budget
-    entries = size * (size + 1) / 2
-    trace = 0.25 if problem.n_classes == 2 else 1.0 - 1.0 / problem.n_classes
-    mean_eigenvalue = problem.n_samples * trace * problem.record_norm**2 / size
-    if problem.delta == 0.0:
-        budget = parts_of_epsilon(problem.epsilon, inference_budget)[1]
-        deviation = math.sqrt(2.0 * entries) * problem.information_norm
-        least = max(least, GRID_ROOM * entries / problem.epsilon)
-    else:
-        budget = privacy.gdp_mu(min(problem.epsilon, 100.0), problem.delta)
-        budget *= math.sqrt(inference_budget)
-        deviation = problem.information_norm
-    ratio = mean_eigenvalue * budget / (deviation * math.sqrt(2.0 * size))
-    return min(inference_budget, max(ratio * ratio * inference_budget, least))
-
-
-def prior_precision(problem: Problem, plan: Plan) -> float:
-    """Return the penalty, unless it is there for the noise: intervals must not believe it then."""
-    if math.isinf(problem.epsilon):
-        return plan.penalty
-    return min(plan.penalty, plan.n_parameters / problem.coef_norm**2)
-
-
-class Fitted(NamedTuple):
-    """What intervals and probabilities need to know about the fit besides its release; public."""
-
-    plan: Plan
-    prior_precision: float
-    margin: float
-    constant: float  # the constant feature, 0 for none
 
 
 class NormalPosterior(NamedTuple):
@@ -100,21 +40,6 @@ class NormalPosterior(NamedTuple):
     def transform(self, standard: np.ndarray) -> np.ndarray:
         """Turn rows of standard normals into draws."""
         return self.mean + (standard * self.deviations) @ self.axes.T
-
-
-def pack_symmetric(matrix: np.ndarray) -> np.ndarray:
-    """Return the upper triangle as a vector whose Euclidean norm is the Frobenius norm."""
-    rows, columns = np.triu_indices(matrix.shape[0])
-    return matrix[rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
-
-
-def unpack_symmetric(packed: np.ndarray, size: int) -> np.ndarray:
-    """Invert :func:`pack_symmetric`."""
-    rows, columns = np.triu_indices(size)
-    matrix = np.empty((size, size))
-    matrix[rows, columns] = packed / np.where(rows == columns, 1.0, np.sqrt(2.0))
-    matrix[columns, rows] = matrix[rows, columns]
-    return matrix
 
 
 def _without_noise_spread(values: np.ndarray, deviation: float) -> np.ndarray:

@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, ndtri
 
+from skdpbayes import randomness
 from skdpbayes._validation import (
     check_choice,
     check_flag,
-    check_is_fitted,
+    check_integer,
     check_real,
     check_scale,
-    clip_negative,
+    longest_row,
 )
-from skdpbayes.estimators._objective_checks import (
+from skdpbayes.estimators._classifier import PrivateClassifier
+from skdpbayes.estimators.linear.normal import NormalPosterior, noise_aware_posterior
+from skdpbayes.estimators.linear.posterior import LinearPosterior, split_coefficients
+from skdpbayes.estimators.objective.plan import (
+    CALIBRATIONS,
+    MECHANISMS,
+    ObjectivePlan,
+    Problem,
+    automatic_C,
     check_information,
     check_margin,
     check_published,
     check_reachable,
-)
-from skdpbayes.estimators._objective_inference import (
-    Fitted,
-    pack_symmetric,
+    make_plan,
     prior_precision,
-    unpack_symmetric,
     worthwhile_share,
 )
-from skdpbayes.estimators._objective_intervals import NoiseAwareClassifier
-from skdpbayes.estimators._objective_plan import CALIBRATIONS, METHODS, Plan, automatic_C, make_plan
-from skdpbayes.estimators._objective_problem import Problem
-from skdpbayes.estimators._objective_solver import (
-    information,
-    minimize,
-    noise_vector,
-    one_blas_thread,
-    release_values,
-)
+from skdpbayes.estimators.objective.solver import information, minimize, noise_vector
+from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.estimator import NOT_PRIVATE
+from skdpbayes.fitting.records import Public, Records
+from skdpbayes.fitting.threads import one_blas_thread
+from skdpbayes.privacy.budget import Budget
+from skdpbayes.release import floats as release
 
 if TYPE_CHECKING:
     from skdpbayes.privacy.guarantee import Adjacency
@@ -45,11 +48,9 @@ if TYPE_CHECKING:
 __all__ = ["ObjPertLogisticRegression"]
 
 LARGEST_MARGIN = 20.0  # beyond, hardly a record leaves the linear part of the loss
-RELEASED = {"coef_", "intercept_", "information_", "C_", "noise_scale_", "privacy_"}
-RELEASED |= {"_coef_draws", "_intercept_draws", "_fitted"}
 
 
-class ObjPertLogisticRegression(NoiseAwareClassifier):
+class ObjPertLogisticRegression(PrivateClassifier):
     r"""Differentially private logistic regression by objective perturbation, with error bars.
 
     Minimizes the penalized loss of scikit-learn's ``LogisticRegression`` plus a random linear term,
@@ -86,11 +87,12 @@ class ObjPertLogisticRegression(NoiseAwareClassifier):
     adjacency : {"replace_one", "zero_out"}, default="replace_one"
         What may change between neighboring data sets; replacing needs twice the noise.
     data_norm : float, default=1.0
-        Public bound on a row's L2 norm; longer rows are scaled down to it.
+        Public bound on a row's L2 norm; longer rows are scaled down to it, in ``fit`` and in every
+        prediction alike. At ``epsilon=np.inf`` rows are taken as they are.
     C : float or "auto", default="auto"
         Inverse strength of the penalty, positive, as in scikit-learn (the intercept is penalized
         too). ``"auto"`` is a rule from public numbers: the number of records and features, the
-        budget, ``data_norm`` and ``coef_norm``; ``C_`` tells the value. A C so large that the
+        budget, ``data_norm`` and ``coef_norm_guess``; ``C_`` tells the value. A C so large that the
         budget cannot be met is an error that says which would do.
     fit_intercept : bool, default=True
         Whether to add a constant feature.
@@ -99,7 +101,7 @@ class ObjPertLogisticRegression(NoiseAwareClassifier):
         ``sqrt(data_norm**2 + intercept_scaling**2)``.
     classes : array-like, default=None
         The public label set. None takes it from ``y``, which makes the label set public.
-    method : {"objective", "output"}, default="objective"
+    mechanism : {"objective", "output"}, default="objective"
         ``"output"`` adds noise to the minimizer of the plain objective instead, for comparison:
         simpler, and worse.
     calibration : {"tight", "chaudhuri2011", "kifer2012", "redberg2023"}, default="tight"
@@ -108,7 +110,7 @@ class ObjPertLogisticRegression(NoiseAwareClassifier):
         ``delta>0``).
     inference_budget : float, default=0.1
         Share f of the budget that releases the Fisher information for ``sample_posterior`` and
-        ``conf_int``, in [0, 0.99]; it raises the noise on the coefficients by at most the factor
+        ``interval``, in [0, 0.99]; it raises the noise on the coefficients by at most the factor
         ``1 / sqrt(1 - f)``. Larger gives better intervals and slightly worse coefficients; less
         is spent where public numbers tell that noise would hide it. 0: coefficients only.
     margin : float, default=0.0
@@ -118,19 +120,17 @@ class ObjPertLogisticRegression(NoiseAwareClassifier):
         ``inference_budget=0`` only; probabilities take the margin into account.
     nonnegative : bool, default=False
         Whether features are known to be nonnegative (indicators, numbers scaled to [0, 1]);
-        ``fit`` then sets entries below 0 to 0. For ``delta=0``, two classes, ``"objective"`` and
-        ``"tight"`` the noise is smaller for the same guarantee, by up to :math:`\sqrt2` with many
-        features: its density follows :math:`\|b^+\| + \|b^-\|`, since a record moves it by
-        entries of one sign only.
-    coef_norm : float, default=10.0
+        entries below 0 are then set to 0, in predictions too. For ``delta=0``, two classes,
+        ``"objective"`` and ``"tight"`` the noise is smaller for the same guarantee, by up to
+        :math:`\sqrt2` with many features: its density follows :math:`\|b^+\| + \|b^-\|`, since a
+        record moves it by entries of one sign only.
+    coef_norm_guess : float, default=10.0
         Public guess of the coefficients' norm, positive; a larger one weakens ``C="auto"`` and
         the prior of ``sample_posterior``. Beyond ten times it, plus noise, they are scaled back.
     random_state : int, RandomState, Generator or None, default=None
         None draws secure random bits; an integer makes the fit reproducible.
     ledger : PrivacyLedger or None, default=None
         Where ``fit`` reserves its cost before it touches the data.
-    progress : bool, default=False
-        Accepted for symmetry; a fit takes a fraction of a second per 100,000 records.
 
     Attributes
     ----------
@@ -143,8 +143,8 @@ class ObjPertLogisticRegression(NoiseAwareClassifier):
         in each (released); only if ``inference_budget > 0``.
     C_ : float
         The C that was used (public).
-    noise_scale_ : float
-        Scale of the random linear term's entries, or of the output noise (public).
+    noise_ : Noise
+        Law and scale of the random linear term's entries, or of the output noise (public).
     classes_ : ndarray
         The labels (public).
     n_features_in_ : int
@@ -175,7 +175,7 @@ class ObjPertLogisticRegression(NoiseAwareClassifier):
     >>> model = ObjPertLogisticRegression(epsilon=1.0, random_state=1).fit(X, y)
     >>> model.privacy_.epsilon, model.privacy_.conditions
     (1.0, ())
-    >>> low, high = model.conf_int(0.9)["coef"][0, 0]
+    >>> low, high = model.interval(0.9)["coef"][0, 0]
     >>> bool(low < 6 < high)
     True
     """
@@ -184,22 +184,21 @@ class ObjPertLogisticRegression(NoiseAwareClassifier):
         self,
         epsilon: float = 1.0,
         delta: float = 1e-5,
-        adjacency: Adjacency = "replace_one",
         *,
+        adjacency: Adjacency = "replace_one",
         data_norm: float = 1.0,
         C: float | str = "auto",
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
         classes: Any = None,
-        method: str = "objective",
+        mechanism: str = "objective",
         calibration: str = "tight",
         inference_budget: float = 0.1,
         margin: float = 0.0,
         nonnegative: bool = False,
-        coef_norm: float = 10.0,
+        coef_norm_guess: float = 10.0,
         random_state: Any = None,
         ledger: Any = None,
-        progress: bool = False,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -209,121 +208,193 @@ class ObjPertLogisticRegression(NoiseAwareClassifier):
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
         self.classes = classes
-        self.method = method
+        self.mechanism = mechanism
         self.calibration = calibration
         self.inference_budget = inference_budget
         self.margin = margin
         self.nonnegative = nonnegative
-        self.coef_norm = coef_norm
+        self.coef_norm_guess = coef_norm_guess
         self.random_state = random_state
         self.ledger = ledger
-        self.progress = progress
 
-    def fit(self, X: Any, y: Any) -> ObjPertLogisticRegression:
-        """Fit the model and spend the budget.
+    def _bound(self) -> Bound:
+        check_scale("data_norm", self.data_norm)
+        nonnegative = check_flag("nonnegative", self.nonnegative)
+        if np.isinf(self.epsilon):
+            return Bound(nonnegative=nonnegative)
+        return Bound(float(self.data_norm), nonnegative)
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training rows.
-        y : array-like of shape (n_samples,)
-            Labels.
+    def _read(self, X: Any, y: Any) -> Records:
+        check_real("epsilon", self.epsilon, low=0.0, closed="high", remedy=NOT_PRIVATE)
+        rows = super()._read(X, y)
+        if np.isinf(self.epsilon):  # nothing is bounded, so rounding follows the rows as they are
+            rows = replace(rows, public=replace(rows.public, detail=longest_row(rows.X)))
+        return rows
 
-        Returns
-        -------
-        ObjPertLogisticRegression
-            The fitted estimator.
-        """
-        # 1 validate shapes, types and parameters; a refused fit leaves nothing of an earlier one
-        self._forget()
-        X, codes = self._validate_training(X, y)
-        problem = self._problem(X.shape[0])
+    def _plan(self, public: Public, budget: Budget) -> ObjectivePlan:
+        problem = self._problem(public, budget)
         self._check_parameters(problem)
-        # 2 bound one record's influence
-        X = self._bound_rows(X)
-        # 3 calibrate from public numbers
-        plan = self._plan(problem)
-        # 4 reserve the budget
-        guarantee = self._guarantee(plan.event, self._mechanism(plan))
-        self._reserve(guarantee)
-        # 5 touch the data, under noise
-        generator, constant = self._generator(), self._constant_feature
+        share = worthwhile_share(problem, float(self.inference_budget))
+        settings = {"mechanism": self.mechanism, "calibration": self.calibration}
+        if isinstance(self.C, str):
+            C = automatic_C(problem, **settings, coef_norm=problem.coef_norm)
+        else:
+            C = float(self.C)
+            check_reachable(problem, C, **settings, inference_budget=share)
+        plan = make_plan(problem, C=C, inference_budget=share, **settings)
+        information = None
+        if self.inference_budget > 0.0:
+            information = budget.noise(plan.grid_law, plan.information_scale)
+        return replace(
+            plan,
+            words=self._words(plan, budget),
+            release=budget.noise(plan.grid_law, plan.release_scale),
+            information=information,
+            constant=self._constant,
+        )
+
+    def _touch(
+        self, rows: Records, plan: ObjectivePlan, generator: np.random.Generator
+    ) -> ObjectivePosterior:
+        problem, constant = plan.problem, plan.constant
+        X, codes, _ = rows.block()
+        assert codes is not None
         tilt = noise_vector(generator, plan.tilt_scale, plan)
         with one_blas_thread():
             minimizer = minimize(X, codes, constant, problem, plan, tilt)
         blurred = minimizer + noise_vector(generator, plan.blur_scale, plan)
-        release = release_values(generator, blurred, plan.release_scale, plan)
-        if self.inference_budget > 0.0:
+        theta = release.floats(generator, blurred, plan.release)
+        noisy = None
+        if plan.information is not None:
             with one_blas_thread():
-                packed = pack_symmetric(information(release, X, codes, constant, problem))
-            noisy = release_values(generator, packed, plan.information_scale, plan)
-            self.information_ = unpack_symmetric(noisy, problem.n_parameters)
-        self._store_draws(release.reshape(1, problem.n_outputs, problem.n_features))
-        self._fitted = Fitted(plan, prior_precision(problem, plan), problem.margin, constant)
-        self.C_, self.noise_scale_ = 1.0 / plan.penalty, plan.main_scale
-        self.privacy_ = guarantee
-        return self
+                exact = information(theta, X, codes, constant, problem)
+            noisy = release.symmetric(generator, exact, plan.information)
+        return ObjectivePosterior(theta, noisy, plan, rows.public.n_features, rows.bound)
 
-    def _forget(self) -> None:
-        """Drop what an earlier fit released: its guarantee is not this one's."""
-        for name in RELEASED.intersection(vars(self)):
-            delattr(self, name)
+    @property
+    def _constant(self) -> float:
+        return float(self.intercept_scaling) if self.fit_intercept else 0.0
 
-    def _problem(self, n_samples: int) -> Problem:
+    def _problem(self, public: Public, budget: Budget) -> Problem:
+        check_flag("fit_intercept", self.fit_intercept)
+        check_scale("intercept_scaling", self.intercept_scaling)
+        longest = float(self.data_norm if public.detail is None else public.detail)
         return Problem(
-            n_samples=n_samples,
-            n_features=self.n_features_in_ + bool(self.fit_intercept),
-            n_classes=len(self.classes_),
+            n_samples=public.n,
+            n_features=public.n_features + bool(self.fit_intercept),
+            n_classes=public.n_classes,
             # a row whose computed norm is within data_norm may be longer by rounding
-            record_norm=self._record_norm * (1.0 + (self.n_features_in_ + 8.0) * 2.0**-52),
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            adjacency=self.adjacency,
+            record_norm=float(np.hypot(longest, self._constant))
+            * (1.0 + (public.n_features + 8.0) * 2.0**-52),
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            adjacency=budget.adjacency,
             margin=check_real("margin", self.margin, low=0.0, high=LARGEST_MARGIN),
-            coef_norm=check_scale("coef_norm", self.coef_norm),
-            nonnegative=check_flag("nonnegative", self.nonnegative),
+            coef_norm=check_scale("coef_norm_guess", self.coef_norm_guess),
+            nonnegative=bool(self.nonnegative),
         )
 
-    def _bound_rows(self, X: Any) -> Any:
-        return super()._bound_rows(clip_negative(X) if self.nonnegative else X)
-
     def _check_parameters(self, problem: Problem) -> None:
-        check_choice("method", self.method, METHODS)
+        check_choice("mechanism", self.mechanism, MECHANISMS)
         check_choice("calibration", self.calibration, CALIBRATIONS)
         check_real("inference_budget", self.inference_budget, low=0.0, high=0.99)
         if isinstance(self.C, str):
             check_choice("C", self.C, ("auto",))
         else:
             check_scale("C", self.C, 'Or use C="auto".')
-        if self.calibration != "tight" and not self._non_private:
-            check_published(problem, self.method, self.calibration)
+        if self.calibration != "tight" and np.isfinite(problem.epsilon):
+            check_published(problem, self.mechanism, self.calibration)
         check_margin(problem, self.inference_budget)
         check_information(problem, self.inference_budget)
 
-    def _plan(self, problem: Problem) -> Plan:
-        share = worthwhile_share(problem, float(self.inference_budget))
-        if isinstance(self.C, str):
-            C = automatic_C(problem, self.method, self.calibration, float(self.coef_norm))
-        else:
-            C = float(self.C)
-            check_reachable(problem, C, self.method, self.calibration, share)
-        settings = {"method": self.method, "calibration": self.calibration}
-        return make_plan(problem, C=C, inference_budget=share, **settings)
-
-    def _mechanism(self, plan: Plan) -> str:
-        if self._non_private:
+    def _words(self, plan: ObjectivePlan, budget: Budget) -> str:
+        if not budget.private:
             return "logistic regression without noise"
         noise = "gamma" if plan.pure else "Gaussian"
         noise = "two-orthant gamma" if plan.two_orthants else noise
         also = " and a noisy Fisher information" if self.inference_budget > 0.0 else ""
-        return f"{self.method} perturbation with {noise} noise{also}"
+        return f"{self.mechanism} perturbation with {noise} noise{also}"
 
-    def _mean_probability(self, X: Any) -> np.ndarray:
+
+@dataclass(frozen=True, eq=False)
+class ObjectivePosterior:
+    """Released coefficients and Fisher information, with the law of their noise."""
+
+    theta: np.ndarray
+    information: np.ndarray | None
+    plan: ObjectivePlan
+    n_features: int
+    bound: Bound
+
+    @property
+    def numbers_per_row(self) -> int:
+        """Numbers that one row's prediction needs at a time."""
+        return self._linear.numbers_per_row
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Methods that need the Fisher information, where it was not released."""
+        if self.information is not None:
+            return {}
+        why = (
+            "this fit released no Fisher information (inference_budget=0), so there is no "
+            "posterior; set inference_budget=0.1, say, and fit again."
+        )
+        return {"interval": why, "sample_posterior": why}
+
+    @property
+    def _linear(self) -> LinearPosterior:
+        parts = self._split(self.theta[None])
+        return LinearPosterior(parts["coef"], parts["intercept"], self.bound)
+
+    def _split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
+        table = flat.reshape(*flat.shape[:-1], self.plan.problem.n_outputs, -1)
+        return split_coefficients(table, self.n_features, self.plan.constant)
+
+    def attributes(self) -> dict[str, Any]:
+        """Return coefficients, intercept and, if released, the Fisher information."""
+        shown = self._linear.attributes()
+        return shown if self.information is None else {**shown, "information_": self.information}
+
+    def decision(self, X: Any) -> np.ndarray:
+        """Linear scores."""
+        return self._linear.decision(X)
+
+    def probabilities(self, X: Any) -> np.ndarray:
         """With a margin, the probability at which the expected slope of the loss is 0."""
-        check_is_fitted(self)
-        margin = self._fitted.margin
+        margin = self.plan.problem.margin
         if margin == 0.0:
-            return super()._mean_probability(X)
-        scores = self.decision_function(X)
+            return self._linear.probabilities(X)
+        scores = self.decision(X)
         odds = np.logaddexp(0.0, scores - margin) - np.logaddexp(0.0, -scores - margin)
         return np.column_stack([expit(-odds), expit(odds)])
+
+    def _normal(self) -> NormalPosterior:
+        assert self.information is not None
+        plan = self.plan
+        return noise_aware_posterior(
+            self.theta,
+            self.information,
+            penalty=plan.penalty,
+            tilt_variance=plan.tilt_variance,
+            blur_variance=plan.blur_variance,
+            prior_precision=prior_precision(plan.problem, plan),
+            information_deviation=plan.information_deviation,
+            tilt_covariance=plan.tilt_covariance,
+        )
+
+    def draws(self, n_samples: int | None, random_state: Any) -> dict[str, np.ndarray]:
+        """Draw from the normal approximation around the release."""
+        posterior = self._normal()
+        size = 1000 if n_samples is None else check_integer("n_samples", n_samples, low=1)
+        # derived: the seed of the fit would repeat the secret noise
+        generator = randomness.derived_generator(random_state, 1)
+        standard = generator.standard_normal((size, posterior.mean.shape[0]))
+        return self._split(posterior.transform(standard))
+
+    def interval(self, level: float) -> dict[str, np.ndarray]:
+        """Return the ends of the normal approximation's central intervals."""
+        posterior = self._normal()
+        half = ndtri(0.5 + 0.5 * level) * posterior.marginal_deviations()
+        ends = [self._split(posterior.mean - half), self._split(posterior.mean + half)]
+        return {name: np.stack([end[name] for end in ends], axis=-1) for name in ends[0]}

@@ -1,0 +1,1 @@
+"""Exact numbers and a law of noise in, released numbers out."""
