@@ -46,7 +46,7 @@ LOG_OUTSIDE = math.log(1e-17)
 _LARGEST_LOSS = 700.0  # beyond it exp overflows
 _COSTLY_POINTS = 2048
 # In standard deviations of the total loss
-_TILTS = np.geomspace(0.005, 400.0, 96)
+_TILTS = np.geomspace(1e-6, 400.0, 168)
 _PROBES = np.array([0.25, 0.5, 1.0, 2.0, 3.0, 4.5, 6.0, 8.0, 10.0, 14.0, 20.0, 30.0])
 
 

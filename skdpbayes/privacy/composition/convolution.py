@@ -47,7 +47,7 @@ __all__ = ["composed_delta", "composed_epsilon"]
 _TOLERANCE, _TOLERANCE_MANY, _MANY = 1e-5, 1e-4, 16
 _SMALLEST_TRANSFORM, _FEW_TRANSFORM, _LARGEST_TRANSFORM = 2**12, 2**15, 2**21
 _LARGEST_GRID = 2**19
-_MOST_ATTEMPTS = 6
+_MOST_ATTEMPTS = 30
 # Losses whose tail is below this share of delta count as infinite.
 _TAIL_SHARE = 1e-8
 _FIRST_TAIL, _LOWEST_TAIL = 1e-24, 1e-300
@@ -74,7 +74,7 @@ def composed_delta(parts: Parts, epsilon: float) -> float:
     while tail > max(_LOWEST_TAIL, _TAIL_SHARE * delta):  # what counts as infinite is too much
         tail = max(_LOWEST_TAIL, tail * tail)
         delta = _delta_with_tail(parts, epsilon, tail)
-    return delta
+    return max(delta, *(event.delta_at(epsilon) for event, _ in parts))
 
 
 def _delta_with_tail(parts: Parts, epsilon: float, tail: float) -> float:
@@ -122,7 +122,23 @@ def composed_epsilon(parts: Parts, delta: float) -> float:
             break
         # The window starts above the answer: valid, but a smaller tilt does better.
         aims = [replace(aim, tilt=0.5 * aim.tilt) for aim in aims]
-    return epsilon * (1.0 + 2.0 * HAIR)
+    return _verified(parts, epsilon * (1.0 + 2.0 * HAIR), delta, aims[0].tilt)
+
+
+def _verified(parts: Parts, epsilon: float, delta: float, tilt: float) -> float:
+    """Return the first of `epsilon` and some slightly larger ones that the profile proves.
+
+    The two directions use different grids and tilts, so each errs to the private side by a
+    different amount; the profile has the last word.
+    """
+    step = 0.0
+    while (reached := composed_delta(parts, epsilon)) > delta:
+        excess = math.log(reached / delta) / tilt  # the profile falls about like exp(-tilt epsilon)
+        step = max(2.0 * step, 1.01 * excess, 1e-12 * epsilon)
+        epsilon += step
+        if epsilon > _LARGEST_EPSILON:
+            return epsilon
+    return epsilon
 
 
 def _spacing(parts: Parts, aim: Aim) -> float:
@@ -177,10 +193,17 @@ class _Convolution:
         return self.lost + math.exp(min(0.0, log_scale + math.log(total)))
 
     def epsilon_at(self, delta: float, origin: float) -> tuple[float, bool]:
-        """Return epsilon, and whether it was cut off at the lower end of the window."""
+        """Return epsilon, and whether a smaller tilt would find a better one.
+
+        That is so where the window starts above the answer, or where the masses around the answer
+        are too small, relative to those at `origin`, for floating point.
+        """
         if self.lost >= delta:
             return math.inf, False
         losses, gaps, masses = self._untilted(origin)
+        clipped = int(np.count_nonzero(losses - origin < gaps))
+        if clipped >= losses.size - 1:
+            return math.inf, True
         above = np.cumsum(masses[::-1])[::-1]
         shrunk = np.cumsum((masses * np.exp(-gaps))[::-1])[::-1]
         log_target = math.log(delta - self.lost) + self.tilt * origin - self.log_moment
@@ -188,9 +211,11 @@ class _Convolution:
         # delta at one loss sums over the losses strictly above it
         growth = np.exp(np.minimum(gaps[:-1], _LARGEST_EXPONENT))
         at_loss = np.append(above[1:] - growth * shrunk[1:], 0.0)
-        index = int(np.argmax(at_loss <= target))
-        if index == 0 and self.first > 0:
-            return float(losses[0]), True
+        # Masses at clipped losses are too small by orders of magnitude and may not be used; what is
+        # summed over the losses above them is right, so the first loss after them is a bound.
+        index = clipped + int(np.argmax(at_loss[clipped:] <= target))
+        if index == clipped and (self.first > 0 or clipped > 0):
+            return float(losses[index]), True
         lowest = max(0.0, float(losses[index]) - self.spacing)
         if above[index] <= target:
             return lowest, False
