@@ -75,10 +75,12 @@ class _Grid:
         kept = masses[start:stop].copy()
         kept[0] += masses[:start].sum()
         first += start
-        if (beyond := first + kept.size - 1 - self.last) > 0:
-            outside, kept = kept[-beyond:], kept[:-beyond]
-            excess = self.points(self.last + 1, beyond) - self.points(self.last, 1)
+        within = max(0, self.last + 1 - first)
+        if within < kept.size:
+            outside = kept[within:]
+            excess = self.points(first + within, outside.size) - self.points(self.last, 1)
             infinite += float(outside @ -np.expm1(-excess))
+            first, kept = min(first, self.last), kept[: max(1, within)] * (within > 0)
             kept[-1] += float(outside @ np.exp(-excess))
         return _Law(first, kept, infinite)
 
@@ -124,7 +126,9 @@ def doubled_total(parts: Parts, direction: int) -> TotalLoss:
     sizes = [float(masses.masses @ np.abs(masses.losses)) for masses, _ in scout.losses]
     scale = max(min(sizes), _FINEST_SHARE * scout.spread, _FINEST)
     step = _STEP if len(parts) < _MANY else _STEP_MANY
-    top = min(_LARGEST_TOTAL, math.fsum(n * x for (_, n), x in zip(parts, scout.largest)))
+    top = min(
+        _LARGEST_TOTAL, math.fsum(n * x for (_, n), x in zip(parts, scout.largest, strict=True))
+    )
     grid = _Grid(scale, step, math.ceil(math.asinh(top / scale) / step))
     laws = []
     for part, largest in zip(parts, scout.largest, strict=True):

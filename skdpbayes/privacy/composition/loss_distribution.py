@@ -44,13 +44,21 @@ class LossMasses:
             moments[i] = top + math.log(np.exp(exponents - top).sum())
         return moments
 
+    def tilted_mean(self, tilt: float) -> float:
+        """Return the mean of the loss under the tilted distribution."""
+        losses, weights = self._tilted(tilt)
+        return float(weights @ losses)
+
     def tilted_variance(self, tilt: float) -> float:
         """Return the variance of the loss under the tilted distribution."""
+        losses, weights = self._tilted(tilt)
+        return float(weights @ np.square(losses - weights @ losses))
+
+    def _tilted(self, tilt: float) -> tuple[FloatArray, FloatArray]:
         losses, log_masses = self._logs()
         exponents = log_masses + tilt * losses
         weights = np.exp(exponents - exponents.max())
-        weights /= weights.sum()
-        return float(weights @ np.square(losses - weights @ losses))
+        return losses, weights / weights.sum()
 
     def _logs(self) -> tuple[FloatArray, FloatArray]:
         positive = self.masses > 0.0

@@ -45,7 +45,7 @@ class TotalLoss:
     below : float, default=0.0
         Tilted mass that may lie below the first of `losses`.
     allowance : float, default=0.0
-        How much of every tilted mass only allows for rounding.
+        How much of every tilted mass only allows for rounding, on an even grid.
     """
 
     losses: FloatArray
@@ -61,14 +61,14 @@ class TotalLoss:
         return min(1.0, self._evaluate(epsilon)[0])
 
     def doubt_at(self, epsilon: float) -> float:
-        """Return the share of delta at `epsilon` that only allows for rounding."""
-        epsilon *= 1.0 - 2.0 * HAIR
-        gaps = self.losses[np.searchsorted(self.losses, epsilon, side="right") :] - epsilon
-        weights = np.exp(-self.tilt * gaps) * -np.expm1(-gaps)
-        scale = math.exp(min(0.0, self.log_moment - self.tilt * epsilon))
+        """Estimate which share of delta at `epsilon` only allows for rounding."""
+        spacing = float(self.losses[1] - self.losses[0])
+        weights = 1.0 / math.expm1(self.tilt * spacing) - 1.0 / math.expm1(
+            (1.0 + self.tilt) * spacing
+        )
         delta = self._evaluate(epsilon)[0]
-        allowed = scale * (self.allowance * float(weights.sum()) + self.below)
-        return (self.lost + allowed) / delta if delta > 0.0 else 0.0
+        log_allowed = math.log(self.allowance * weights) + self.log_moment - self.tilt * epsilon
+        return math.inf if delta == 0.0 else math.exp(min(0.0, log_allowed)) / delta
 
     def _evaluate(self, epsilon: float) -> tuple[float, float]:
         """Return delta and minus its slope in epsilon."""
