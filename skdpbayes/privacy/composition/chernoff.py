@@ -79,6 +79,12 @@ class Scout:
         """Standard deviation of the total."""
         return math.sqrt(self.variance(0.0))
 
+    @cached_property
+    def size(self) -> float:
+        """A bound on the mean size of the total, and on its standard deviation."""
+        sizes = [count * masses.mean_size for masses, count in self.losses]
+        return min(math.fsum(sizes), self.spread)
+
     def variance(self, tilt: float) -> float:
         """Return the variance of the tilted total."""
         return math.fsum(count * masses.tilted_variance(tilt) for masses, count in self.losses)
@@ -98,7 +104,7 @@ class Scout:
         less where most losses are much smaller than the spacing.
         """
         return math.fsum(
-            count * min(spacing**2 / 6.0, spacing * float(masses.masses @ np.abs(masses.losses)))
+            count * min(spacing**2 / 6.0, spacing * masses.mean_size)
             for masses, count in self.losses
         )
 

@@ -75,9 +75,10 @@ from skdpbayes.privacy.mechanisms.gdp import FloatArray
 __all__ = ["composed_delta", "composed_epsilon"]
 
 # Relative excess of epsilon that the grid may cause, for few and for many distinct releases (each
-# needs a transform of its own), and from which on another method does better.
+# needs a transform of its own).
 _TOLERANCE, _TOLERANCE_MANY, _MANY = 1e-5, 1e-4, 16
-_LARGEST_EXCESS = 1e-3
+# Relative excess of epsilon, and spacing of the grid, from which on doubling does better
+_LARGEST_EXCESS, _LARGEST_SPACING = 1e-3, 0.03
 _SMALLEST_TRANSFORM, _FEW_TRANSFORM, _LARGEST_TRANSFORM = 2**12, 2**15, 2**19
 _LARGEST_GRID = 2**18
 _MOST_ATTEMPTS = 6
@@ -154,9 +155,10 @@ def composed_epsilon(parts: Parts, delta: float) -> float:
             used.extend(totals)
         if [*map(id, used)] == [*map(id, before)]:  # no better ones for this epsilon
             break
+    # laws for nearby epsilons differ in their grids: a little further all of them agree
     step = 1e-12
     while composed_delta(parts, epsilon) > delta:
-        epsilon, step = epsilon * (1.0 + step), 4.0 * step
+        epsilon, step = epsilon * (1.0 + step), 2.0 * step
     return epsilon
 
 
@@ -165,39 +167,40 @@ def _totals(parts: Parts, tail: float, scout: Scout, epsilon: float) -> tuple[To
     if scout.spread == 0.0:
         return ()
     total = _convolution(parts, tail, scout.direction, aim_at_epsilon(scout, epsilon).rung)
-    if total is not None and total.doubt_at(epsilon) <= _LARGEST_DOUBT:
+    fine = total is not None and total.resolution <= max(epsilon, 0.1 * scout.size)
+    if total is not None and fine and total.doubt_at(epsilon) <= _LARGEST_DOUBT:
         return (total,)
     doubled = doubled_total(parts, scout.direction)
     return (doubled,) if total is None else (total, doubled)
 
 
-def _spacing(parts: Parts, scout: Scout, tilt: float) -> float | None:
-    """Return the grid spacing whose rounding moves epsilon by at most the tolerance.
+def _spacing(parts: Parts, scout: Scout, tilt: float) -> tuple[float, float]:
+    """Return a grid spacing, and the epsilon above which it is fine enough.
 
     A variance *v* added to the loss moves its mean by v/2 and, seen through the tilt, epsilon by
-    another t v/2. Where the tolerance takes too many points, a larger one is good enough, but not
-    any: then there is no such grid.
+    another t v/2. The spacing keeps this within the tolerance, unless that takes too many points.
     """
     log_moment = float(total_log_moment(scout.losses, np.array([tilt]))[0])
     lower, upper = window(scout.losses, scout, tilt, log_moment)
     tolerance = _TOLERANCE if len(parts) < _MANY else _TOLERANCE_MANY
-    scale = max(scout.mean(tilt), 0.1 * scout.spread)
+    allowed = tolerance * max(scout.mean(tilt), 0.1 * scout.spread)
     start = _SMALLEST_TRANSFORM if len(parts) >= _MANY else _FEW_TRANSFORM
     spacing, smallest = (upper - lower) / np.array([start, 0.7 * _LARGEST_TRANSFORM])
 
     def excess() -> float:
-        return 0.5 * scout.splitting(spacing) * (1.0 + tilt) / scale
+        return 0.5 * scout.splitting(float(spacing)) * (1.0 + tilt)
 
-    while excess() > tolerance and spacing > smallest:
+    while excess() > allowed and spacing > smallest:
         spacing /= 1.25
     spacing = max(float(spacing), max(scout.largest) / _LARGEST_GRID)
-    if excess() > _LARGEST_EXCESS:
-        return None
-    lattices = {event._loss_spacing() for event, _ in parts} - {0.0}
+    lattices = {event._loss_spacing() for event, _ in parts}
     if len(lattices) == 1 and max(lattices) > spacing:  # atoms on grid points are not split
-        return max(lattices) / math.ceil(max(lattices) / spacing)
+        return max(lattices) / math.ceil(max(lattices) / spacing), 0.0
+    resolution = max(excess() / _LARGEST_EXCESS, spacing / _LARGEST_SPACING)
+    if len(lattices - {0.0}) == 1 and max(lattices) > spacing:
+        return max(lattices) / math.ceil(max(lattices) / spacing), resolution
     # few different spacings, so that both orders of the pair share their profiles
-    return 2.0 ** (math.floor(4.0 * math.log2(spacing)) / 4.0)
+    return 2.0 ** (math.floor(4.0 * math.log2(spacing)) / 4.0), resolution
 
 
 @lru_cache(maxsize=16)
@@ -213,8 +216,7 @@ def _convolution(parts: Parts, tail: float, direction: int, rung: int) -> TotalL
     """Return the total loss for a tilt, or None where this takes too large a transform."""
     scout = send_scouts(parts, tail)[direction]
     tilt = float(scout.tilts[rung])
-    if (spacing := _spacing(parts, scout, tilt)) is None:
-        return None
+    spacing, resolution = _spacing(parts, scout, tilt)
     sizes = [max(1, math.ceil(top / spacing * (1.0 - HAIR))) for top in scout.largest]
     if max(sizes) > 2 * _LARGEST_GRID:
         return None
@@ -223,10 +225,12 @@ def _convolution(parts: Parts, tail: float, direction: int, rung: int) -> TotalL
         strict=True,
     )
     losses = directed(parts, grids, pairs, direction)
-    return _convolve(losses, scout, spacing, tilt)
+    return _convolve(losses, scout, spacing, tilt, resolution)
 
 
-def _convolve(losses: Losses, scout: Scout, spacing: float, tilt: float) -> TotalLoss | None:
+def _convolve(
+    losses: Losses, scout: Scout, spacing: float, tilt: float, resolution: float
+) -> TotalLoss | None:
     moments = [float(masses.log_moment(np.array([tilt]))[0]) for masses, _ in losses]
     log_moment = math.fsum(n * moment for (_, n), moment in zip(losses, moments, strict=True))
     lower, upper = window(losses, scout, tilt, log_moment)
@@ -264,6 +268,7 @@ def _convolve(losses: Losses, scout: Scout, spacing: float, tilt: float) -> Tota
         log_moment=log_moment,
         below=math.exp(LOG_OUTSIDE),
         allowance=noise,
+        resolution=resolution,
     )
 
 

@@ -36,12 +36,12 @@ from skdpbayes.privacy.mechanisms.gdp import FloatArray
 __all__ = ["doubled_total"]
 
 # Relative spacing of the grid, for few distinct releases and for many
-_STEP, _STEP_MANY, _MANY = 0.03, 0.08, 8
-# The finest scale of the grid, absolute and relative to the standard deviation of the total
+_STEP, _STEP_MANY, _MANY = 0.03, 0.06, 8
+# The finest scale of the grid, absolute and relative to the size of the total
 _FINEST, _FINEST_SHARE = 1e-8, 1e-3
 # Totals above this count as infinite, which adds a share of at most exp(epsilon - 160) to delta.
 _LARGEST_TOTAL = 160.0
-_NEGLIGIBLE = 1e-32
+_NEGLIGIBLE = 1e-26
 _TAIL = 1e-40
 _UNIT = 0.5 * float(np.finfo(np.float64).eps)
 
@@ -123,8 +123,9 @@ def doubled_total(parts: Parts, direction: int) -> TotalLoss:
         0 for a record that is present first, 1 for one that is absent first.
     """
     scout = send_scouts(parts, _TAIL)[direction]
-    sizes = [float(masses.masses @ np.abs(masses.losses)) for masses, _ in scout.losses]
-    scale = max(min(sizes), _FINEST_SHARE * scout.spread, _FINEST)
+    scale = max(
+        min(masses.mean_size for masses, _ in scout.losses), _FINEST_SHARE * scout.size, _FINEST
+    )
     step = _STEP if len(parts) < _MANY else _STEP_MANY
     top = min(
         _LARGEST_TOTAL, math.fsum(n * x for (_, n), x in zip(parts, scout.largest, strict=True))

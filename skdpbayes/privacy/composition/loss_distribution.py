@@ -34,6 +34,11 @@ class LossMasses:
     masses: FloatArray
     infinite: float
 
+    @property
+    def mean_size(self) -> float:
+        """The mean of the absolute value of a finite loss."""
+        return float(self.masses @ np.abs(self.losses))
+
     def log_moment(self, tilts: FloatArray) -> FloatArray:
         """Return ``log E[exp(t L); L finite]`` at every tilt."""
         losses, log_masses = self._logs()

@@ -46,6 +46,8 @@ class TotalLoss:
         Tilted mass that may lie below the first of `losses`.
     allowance : float, default=0.0
         How much of every tilted mass only allows for rounding, on an even grid.
+    resolution : float, default=0.0
+        Below this epsilon the grid may be too coarse to be tight.
     """
 
     losses: FloatArray
@@ -55,6 +57,7 @@ class TotalLoss:
     log_moment: float = 0.0
     below: float = 0.0
     allowance: float = 0.0
+    resolution: float = 0.0
 
     def delta_at(self, epsilon: float) -> float:
         """Return the profile at `epsilon`."""
