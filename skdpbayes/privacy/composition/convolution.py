@@ -142,7 +142,8 @@ def composed_epsilon(parts: Parts, delta: float) -> float:
         return math.inf
     crude = {scout: aim_at_delta(scout, delta).epsilon for scout in scouts}
     lowest = max(event.epsilon_at(delta) for event, _ in parts)
-    epsilon, used = max(crude.values()), []
+    epsilon = max(crude.values())
+    used: list[TotalLoss] = []
     for _ in range(_MOST_ATTEMPTS):
         where, before = min(epsilon, _LARGEST_EPSILON), used
         epsilon, used = lowest, []

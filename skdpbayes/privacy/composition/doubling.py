@@ -36,7 +36,7 @@ from skdpbayes.privacy.mechanisms.gdp import FloatArray
 __all__ = ["doubled_total"]
 
 # Relative spacing of the grid, for few distinct releases and for many
-_STEP, _STEP_MANY, _MANY = 0.03, 0.06, 8
+_STEP, _STEP_MANY, _MANY = 0.03, 0.08, 8
 # The finest scale of the grid, absolute and relative to the size of the total
 _FINEST, _FINEST_SHARE = 1e-8, 1e-3
 # Totals above this count as infinite, which adds a share of at most exp(epsilon - 160) to delta.
@@ -98,7 +98,7 @@ class _Grid:
         index += sums > points[index + 1]
         shares = np.expm1(points[index] - sums) / np.expm1(-np.diff(points))[index]
         shares = np.clip(shares + 16.0 * _UNIT, 0.0, 1.0)
-        total = np.bincount(index, masses * (1.0 - shares), points.size)
+        total = np.asarray(np.bincount(index, masses * (1.0 - shares), points.size), np.float64)
         total[1:] += np.bincount(index, masses * shares, points.size - 1)
         return self.law(first, total, one.infinite + other.infinite * (1.0 - one.infinite))
 
