@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import time
+import tracemalloc
+
 import pytest
 
 from skdpbayes.privacy import (
+    GaussianDP,
     SubsampledGaussian,
+    compose,
     repeat,
     subsampled_noise_multiplier,
 )
@@ -49,3 +54,44 @@ def test_calibrated_noise_is_enough_for_rare_losses(
     assert repeat(SubsampledGaussian(noise, rate, sampling, adjacency), count).delta_at(
         epsilon
     ) <= delta * (1 + 1e-9)
+
+
+# The other side: totals that are far above the truth help nobody
+@pytest.mark.parametrize(
+    ("one", "count", "delta", "truth"),
+    [
+        ((0.3706, 1.0906e-6, "poisson", "zero_out"), 102, 5.992e-8, 0.137),
+        ((0.339, 1e-5, "poisson", "zero_out"), 4, 1e-5, 0.0023),
+    ],
+)
+def test_rare_losses_are_not_exaggerated(
+    one: tuple[float, float, str, str], count: int, delta: float, truth: float
+) -> None:
+    event = repeat(SubsampledGaussian(*one), count)
+    assert truth <= event.epsilon_at(delta) <= 1.05 * truth
+    # alone it costs less than together with others
+    whole = compose([event, GaussianDP(0.3), GaussianDP(0.4)])
+    assert event.epsilon_at(delta) <= whole.epsilon_at(delta)
+    for epsilon in (0.0, 0.001, 0.1):
+        variation = count * SubsampledGaussian(*one).delta_at(0.0)
+        assert event.delta_at(epsilon) <= variation * (1 + 1e-9)
+
+
+def test_no_transform_is_too_large() -> None:
+    """Half a billion points would be needed for a fine grid."""
+    event = repeat(SubsampledGaussian(1.6, 1e-4, "fixed", "zero_out"), 3000)
+    tracemalloc.start()
+    delta = event.delta_at(0.3)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1e9
+    step = Step(1.6, 1e-4, "fixed", "zero_out", 3000)
+    assert two_outcomes(step, 0.3) <= delta <= 1.5 * two_outcomes(step, 0.3)
+
+
+def test_calibration_of_very_many_rare_steps_is_fast() -> None:
+    start = time.process_time()
+    noise = subsampled_noise_multiplier(1.0, 1e-6, sampling_rate=3.2e-5, n_steps=7831)
+    assert time.process_time() - start < 5.0  # about 1 s on an idle core
+    step = Step(noise, 3.2e-5, "poisson", "replace_one", 7831)
+    assert 0.9e-6 < two_outcomes(step, 1.0) <= 1e-6
