@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 
 from skdpbayes.privacy import PrivacyEvent, SubsampledGaussian, compose, repeat
-from tests.privacy.accounting_reference import Step, epsilon_above, fine_grid, two_outcomes
+from tests.privacy.accounting_reference import (
+    Step,
+    epsilon_above,
+    fine_grid,
+    merged_cells,
+    two_outcomes,
+)
 
 
 def random_step(rng: np.random.Generator, adjacency: str) -> Step:
@@ -97,3 +103,21 @@ def test_near_the_truth(
     assert fine_grid(steps, epsilon, width) <= delta * (1 + 2e-3)
     if sampling == "poisson":
         assert fine_grid(steps, epsilon * 0.995, width) > delta
+
+
+@pytest.mark.parametrize("adjacency", ["zero_out", "replace_one"])
+@pytest.mark.parametrize("seed", range(3))
+def test_between_the_truth_and_a_little_more(seed: int, adjacency: str) -> None:
+    """Rare, large losses and many small ones alike."""
+    rng = np.random.default_rng([seed, 2, len(adjacency)])
+    step = Step(
+        noise=math.exp(rng.uniform(math.log(0.3), math.log(10.0))),
+        rate=10.0 ** rng.uniform(-7.0, -0.5),
+        sampling="poisson",
+        adjacency=adjacency,
+        count=int(10.0 ** rng.uniform(0.5, 3.5)),
+    )
+    delta = 10.0 ** rng.uniform(-12.0, -4.0)
+    epsilon, truth = event_of(step).epsilon_at(delta), merged_cells(step, delta)
+    assert truth * (1 - 1e-9) <= epsilon
+    assert epsilon <= 1.03 * truth + 1e-6 or epsilon > 100.0
