@@ -40,10 +40,11 @@ LARGEST_EPSILON = 1e12
 
 
 def _proves(event: PrivacyEvent, epsilon: float, delta: float) -> bool:
-    """Tell whether the event is (epsilon, delta)-private, up to rounding."""
-    if event.delta_at(epsilon) <= delta * (1.0 + ROUNDING):
-        return True
-    return event.epsilon_at(delta) <= epsilon * (1.0 + ROUNDING)
+    """Tell whether the event is (epsilon, delta)-private, up to rounding.
+
+    The profile decides, at an epsilon larger by rounding alone; its inverse is no second opinion.
+    """
+    return event.delta_at(epsilon * (1.0 + ROUNDING)) <= delta * (1.0 + ROUNDING)
 
 
 class PrivateEstimator(BaseEstimator):

@@ -94,10 +94,12 @@ class Budget:
         return math.isfinite(self.epsilon)
 
     def proves(self, event: PrivacyEvent) -> bool:
-        """Tell whether the event is (epsilon, delta)-private, up to rounding."""
-        return event.delta_at(self.epsilon) <= self.delta * (1.0 + ROUNDING) or (
-            event.epsilon_at(self.delta) <= self.epsilon * (1.0 + ROUNDING)
-        )
+        """Tell whether the event is (epsilon, delta)-private, up to rounding.
+
+        The profile decides, at an epsilon larger by rounding alone; its inverse is no second
+        opinion.
+        """
+        return event.delta_at(self.epsilon * (1.0 + ROUNDING)) <= self.delta * (1.0 + ROUNDING)
 
     def claim(self, plan: Plan) -> PrivacyGuarantee:
         """State the guarantee of a plan.

@@ -13,7 +13,7 @@ from functools import lru_cache, wraps
 from typing import ParamSpec, cast
 
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.privacy._numeric import check_count, check_positive
+from skdpbayes.privacy._numeric import check_count, check_positive, largest_satisfying
 from skdpbayes.privacy.composition.composed import repeat
 from skdpbayes.privacy.events import PrivacyEvent, check_probability
 from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
@@ -41,6 +41,7 @@ __all__ = [
 # grid of losses resolves.
 _CLOSENESS = 4e-5
 _MAX_EVALUATIONS = 60
+_MOST_DESCENT = 26.0
 
 P = ParamSpec("P")
 
@@ -67,19 +68,22 @@ def smallest_noise(
     Returns
     -------
     float
-        Noise at which ``event_of(noise).epsilon_at(delta) <= epsilon`` was verified. The epsilon
-        there is within 4e-5 (relative) of the target, or the noise within 1e-12 of the smallest.
+        Noise at which ``delta_at(epsilon) <= delta`` and ``epsilon_at(delta) <= epsilon`` were
+        verified for ``event_of(noise)``. The epsilon there is within 4e-5 (relative) of the
+        target, or the noise within 1e-12 of the smallest, or below 1e-11 of the guess.
     """
     goal = math.log(epsilon) - 0.25 * _CLOSENESS
     evaluated: list[tuple[float, float]] = []  # (log noise, log epsilon)
     low, high = -math.inf, math.inf  # too little noise, enough noise
     log_noise = math.log(guess)
+    lowest = log_noise - _MOST_DESCENT  # hardly any noise, and private: the rest hides it all
     for _ in range(_MAX_EVALUATIONS):
-        reached = event_of(math.exp(log_noise)).epsilon_at(delta)
+        event = event_of(math.exp(log_noise))
+        reached = event.epsilon_at(delta)
         value = math.log(reached) if reached > 0.0 else -math.inf
-        if reached <= epsilon:
+        if reached <= epsilon and event.delta_at(epsilon) <= delta:
             high = min(high, log_noise)
-            if value >= math.log(epsilon) - _CLOSENESS or high - low < 1e-12:
+            if value >= math.log(epsilon) - _CLOSENESS or high - low < 1e-12 or high < lowest:
                 return math.exp(log_noise)
         else:
             low = max(low, log_noise)
@@ -282,13 +286,22 @@ def subsampled_noise_multiplier(
     check_adjacency(adjacency)
     if math.isinf(epsilon):
         return 0.0
+    # either many small losses make the total, or one large one
+    many = clt_noise_multiplier(
+        gdp_mu(epsilon, delta) / math.sqrt(n_steps), rate, sampling, adjacency
+    )
+    one = largest_satisfying(
+        lambda noise: (
+            SubsampledGaussian(noise, rate, sampling, adjacency).delta_at(epsilon) > delta / n_steps
+        ),
+        many / 64.0,
+        many,
+    )
     return smallest_noise(
         lambda noise: repeat(SubsampledGaussian(noise, rate, sampling, adjacency), n_steps),
         epsilon,
         delta,
-        guess=clt_noise_multiplier(
-            gdp_mu(epsilon, delta) / math.sqrt(n_steps), rate, sampling, adjacency
-        ),
+        guess=max(many, one),
     )
 
 

@@ -143,8 +143,10 @@ class PrivacyGuarantee:
             raise ValueError(f"not a privacy guarantee in JSON: {error}") from error
         if not isinstance(fields, dict) or set(fields) != set(_FIELDS):
             raise ValueError(f"a privacy guarantee in JSON has the fields {', '.join(_FIELDS)}")
-        event = event_from_dict(fields.pop("event"))
-        return cls(event=event, **{name: decode(value) for name, value in fields.items()})
+        fields["event"] = event_from_dict(fields["event"])
+        for name in ("epsilon", "delta"):  # words may read "inf" and stay words
+            fields[name] = decode(fields[name])
+        return cls(**fields)
 
     def __str__(self) -> str:
         if math.isinf(self.epsilon):

@@ -125,13 +125,13 @@ def test_subsampled(
 
 def test_few_evaluations_cold_and_none_warm(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    original = convolution._convolve_one
+    original = convolution._convolve
 
     def counting(*args: object) -> object:
         calls.append(1)
         return original(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(convolution, "_convolve_one", counting)
+    monkeypatch.setattr(convolution, "_convolve", counting)
     options = {"sampling_rate": 0.0123, "n_steps": 10_000}
     first = subsampled_noise_multiplier(1.0, 1e-5, **options)  # type: ignore[arg-type]
     assert 1 <= len(calls) <= 6

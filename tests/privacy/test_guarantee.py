@@ -127,3 +127,10 @@ def test_malformed_json_is_refused() -> None:
     fields["event"] = {"kind": "telepathy"}
     with pytest.raises(ValueError, match="unknown privacy event kind"):
         PrivacyGuarantee.from_json(json.dumps(fields))
+
+
+def test_words_that_read_like_infinity_stay_words() -> None:
+    guarantee = PrivacyGuarantee(
+        math.inf, 0.0, "zero_out", "inf", GaussianDP(math.inf), conditions=("inf", "a")
+    )
+    assert PrivacyGuarantee.from_json(guarantee.to_json()) == guarantee

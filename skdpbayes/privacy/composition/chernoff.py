@@ -10,16 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 import numpy as np
 
 from skdpbayes.privacy.composition.loss_distribution import LossMasses, connect_dots
+from skdpbayes.privacy.composition.total import HAIR
 from skdpbayes.privacy.events import PrivacyEvent
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
 __all__ = [
-    "HAIR",
     "LOG_OUTSIDE",
     "Aim",
     "Losses",
@@ -38,19 +39,16 @@ __all__ = [
 Parts: TypeAlias = tuple[tuple[PrivacyEvent, int], ...]
 Losses: TypeAlias = tuple[tuple[LossMasses, int], ...]
 
-# Profiles are taken this much to the right of the grid points, and losses counted this much
-# larger, so that an atom at a grid point does not depend on the last bit.
-HAIR = 1e-13
 # Tilted mass outside the window of the circular convolution.
 LOG_OUTSIDE = math.log(1e-17)
 _LARGEST_LOSS = 700.0  # beyond it exp overflows
 _COSTLY_POINTS = 2048
 # In standard deviations of the total loss
-_TILTS = np.geomspace(0.005, 400.0, 96)
+_TILTS = np.geomspace(1e-6, 400.0, 168)
 _PROBES = np.array([0.25, 0.5, 1.0, 2.0, 3.0, 4.5, 6.0, 8.0, 10.0, 14.0, 20.0, 30.0])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scout:
     """The losses of all parts on a coarse geometric grid: what to expect of the fine one.
 
@@ -61,19 +59,39 @@ class Scout:
     largest: tuple[float, ...]  # per part, from where losses count as infinite
     direction: int  # 0: record present to absent, 1: back
 
-    @property
+    @cached_property
+    def tilts(self) -> FloatArray:
+        """The tilts to choose among: a ladder, so that near questions share an answer."""
+        return _TILTS / self.spread
+
+    @cached_property
+    def moments(self) -> FloatArray:
+        """Log moments at `tilts`."""
+        return total_log_moment(self.losses, self.tilts)
+
+    @cached_property
     def infinite(self) -> float:
         """Mass at infinity."""
         return infinite_mass(self.losses)
 
-    @property
+    @cached_property
     def spread(self) -> float:
         """Standard deviation of the total."""
         return math.sqrt(self.variance(0.0))
 
+    @cached_property
+    def size(self) -> float:
+        """A bound on the mean size of the total, and on its standard deviation."""
+        sizes = [count * masses.mean_size for masses, count in self.losses]
+        return min(math.fsum(sizes), self.spread)
+
     def variance(self, tilt: float) -> float:
         """Return the variance of the tilted total."""
         return math.fsum(count * masses.tilted_variance(tilt) for masses, count in self.losses)
+
+    def mean(self, tilt: float) -> float:
+        """Return the mean of the tilted total."""
+        return math.fsum(count * masses.tilted_mean(tilt) for masses, count in self.losses)
 
     def deviation(self, tilt: float) -> float:
         """Return the standard deviation of the tilted total, kept away from 0."""
@@ -86,7 +104,7 @@ class Scout:
         less where most losses are much smaller than the spacing.
         """
         return math.fsum(
-            count * min(spacing**2 / 6.0, spacing * float(masses.masses @ np.abs(masses.losses)))
+            count * min(spacing**2 / 6.0, spacing * masses.mean_size)
             for masses, count in self.losses
         )
 
@@ -96,9 +114,14 @@ class Aim:
     """Where on the total's profile to look, with which tilt, and Chernoff's bound there."""
 
     scout: Scout
-    tilt: float
+    rung: int  # of the ladder of tilts
     epsilon: float
     log_delta: float
+
+    @property
+    def tilt(self) -> float:
+        """The tilt on that rung."""
+        return float(self.scout.tilts[self.rung])
 
     @property
     def crude_delta(self) -> float:
@@ -106,6 +129,7 @@ class Aim:
         return self.scout.infinite + math.exp(self.log_delta)
 
 
+@lru_cache(maxsize=64)
 def send_scouts(parts: Parts, tail: float) -> tuple[Scout, ...]:
     """Return one scout if all releases are symmetric, else one for each order of the pair."""
     n_releases = sum(count for _, count in parts)
@@ -195,36 +219,32 @@ def aim_at_delta(scout: Scout, delta: float) -> Aim:
     """Return Chernoff's tilt and epsilon at `delta`."""
     log_delta = math.log(delta - scout.infinite)
     if scout.spread == 0.0:
-        return Aim(scout, 0.0, 0.0, log_delta)
-    tilts = _TILTS / scout.spread
-    epsilons = (total_log_moment(scout.losses, tilts) + _log_stick(tilts) - log_delta) / tilts
-    # The least tilt that is nearly best: a larger one would press the masses into one corner.
-    best = int(np.argmax(epsilons <= epsilons.min() + 1e-3 * abs(epsilons.min())))
-    return Aim(scout, float(tilts[best]), max(0.0, float(epsilons[best])), log_delta)
+        return Aim(scout, 0, 0.0, log_delta)
+    epsilons = (scout.moments + _log_stick(scout.tilts) - log_delta) / scout.tilts
+    best = int(np.argmin(epsilons))
+    return Aim(scout, best, max(0.0, float(epsilons[best])), log_delta)
 
 
 def aim_at_epsilon(scout: Scout, epsilon: float) -> Aim:
     """Return Chernoff's tilt and log(delta) at `epsilon`."""
     if scout.spread == 0.0:
-        return Aim(scout, 0.0, epsilon, -math.inf)
-    tilts = _TILTS / scout.spread
-    log_deltas = total_log_moment(scout.losses, tilts) + _log_stick(tilts) - tilts * epsilon
+        return Aim(scout, 0, epsilon, -math.inf)
+    log_deltas = scout.moments + _log_stick(scout.tilts) - scout.tilts * epsilon
+    # The least tilt that is nearly best: a larger one would press the masses into one corner.
     best = int(np.argmax(log_deltas <= log_deltas.min() + 0.05))
-    return Aim(scout, float(tilts[best]), epsilon, min(0.0, float(log_deltas[best])))
+    return Aim(scout, best, epsilon, min(0.0, float(log_deltas[best])))
 
 
-def window(losses: Losses, aim: Aim, log_moment: float) -> tuple[float, float]:
+def window(losses: Losses, scout: Scout, tilt: float, log_moment: float) -> tuple[float, float]:
     """Return losses between which all but a negligible part of the tilted total lies.
 
     Chernoff's bound holds for any probe; the coarse losses tell which one is good.
     """
-    probes = _PROBES / aim.scout.deviation(aim.tilt)
-    scouted = total_log_moment(aim.scout.losses, np.array([aim.tilt]))[0] + LOG_OUTSIDE
-    rises = total_log_moment(aim.scout.losses, aim.tilt + probes) - scouted
-    falls = total_log_moment(aim.scout.losses, aim.tilt - probes) - scouted
+    probes = _PROBES / scout.deviation(tilt)
+    scouted = total_log_moment(scout.losses, np.array([tilt]))[0] + LOG_OUTSIDE
+    rises = total_log_moment(scout.losses, tilt + probes) - scouted
+    falls = total_log_moment(scout.losses, tilt - probes) - scouted
     rise, fall = probes[np.argmin(rises / probes)], probes[np.argmin(falls / probes)]
-    moments = (
-        total_log_moment(losses, aim.tilt + np.array([rise, -fall])) - log_moment - LOG_OUTSIDE
-    )
+    moments = total_log_moment(losses, tilt + np.array([rise, -fall])) - log_moment - LOG_OUTSIDE
     highest = math.fsum(count * float(masses.losses[-1]) for masses, count in losses)
     return max(-float(moments[1] / fall), -highest), min(float(moments[0] / rise), highest)

@@ -34,6 +34,11 @@ class LossMasses:
     masses: FloatArray
     infinite: float
 
+    @property
+    def mean_size(self) -> float:
+        """The mean of the absolute value of a finite loss."""
+        return float(self.masses @ np.abs(self.losses))
+
     def log_moment(self, tilts: FloatArray) -> FloatArray:
         """Return ``log E[exp(t L); L finite]`` at every tilt."""
         losses, log_masses = self._logs()
@@ -44,13 +49,21 @@ class LossMasses:
             moments[i] = top + math.log(np.exp(exponents - top).sum())
         return moments
 
+    def tilted_mean(self, tilt: float) -> float:
+        """Return the mean of the loss under the tilted distribution."""
+        losses, weights = self._tilted(tilt)
+        return float(weights @ losses)
+
     def tilted_variance(self, tilt: float) -> float:
         """Return the variance of the loss under the tilted distribution."""
+        losses, weights = self._tilted(tilt)
+        return float(weights @ np.square(losses - weights @ losses))
+
+    def _tilted(self, tilt: float) -> tuple[FloatArray, FloatArray]:
         losses, log_masses = self._logs()
         exponents = log_masses + tilt * losses
         weights = np.exp(exponents - exponents.max())
-        weights /= weights.sum()
-        return float(weights @ np.square(losses - weights @ losses))
+        return losses, weights / weights.sum()
 
     def _logs(self) -> tuple[FloatArray, FloatArray]:
         positive = self.masses > 0.0
