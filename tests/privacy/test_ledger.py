@@ -61,7 +61,9 @@ class TestBudget:
         ledger = PrivacyLedger(path, epsilon=1.0)
         ledger.reserve(pure(0.75))
         before = (ledger.entries(), ledger.spent())
-        message = r"epsilon=0\.5, delta=0 .*takes 50 % of the budget, and 75 % are used \(budget eps"
+        message = (
+            r"epsilon=0\.5, delta=0 .*takes 50 % of the budget, and 75 % are used \(budget eps"
+        )
         with pytest.raises(BudgetExceededError, match=message):
             ledger.reserve(pure(0.5))
         assert (ledger.entries(), ledger.spent()) == before
@@ -259,7 +261,11 @@ class TestRecord:
 
 class TestFilterAndUnit:
     def test_the_filter_is_fixed_at_creation(self, tmp_path):
-        for delta, asked, held in ((0.0, None, "sum"), (1e-5, None, "gaussian"), (1e-5, "sum", "sum")):
+        for delta, asked, held in (
+            (0.0, None, "sum"),
+            (1e-5, None, "gaussian"),
+            (1e-5, "sum", "sum"),
+        ):
             path = tmp_path / f"{delta}{asked}"
             assert PrivacyLedger(path, epsilon=1.0, delta=delta, filter=asked).filter == held
             assert PrivacyLedger(path).filter == held

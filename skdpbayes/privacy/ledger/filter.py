@@ -259,9 +259,7 @@ def _pure_mu(epsilon: float) -> float:
     return -2.0 * float(ndtri(1.0 / (1.0 + math.exp(epsilon)))) * (1.0 + 1e-12 + 1e-15 / epsilon)
 
 
-def _certified_pairs(
-    event: PrivacyEvent, size: float, slack: float
-) -> list[tuple[float, float]]:
+def _certified_pairs(event: PrivacyEvent, size: float, slack: float) -> list[tuple[float, float]]:
     """Return the cheapest pair that values of the profile prove, or none."""
     bound, beyond = event._loss_bound()
     allowed = [beyond + share * slack for share in _TAIL_SHARES]
