@@ -10,8 +10,8 @@ towards the bound that happens to hold.
 :math:`\sum\varepsilon_i\le\varepsilon` and :math:`\sum\delta_i\le\delta` (Rogers et al. 2016,
 Theorem 3.6).
 
-**The Gaussian filter** (``"gaussian"``). When the account is created, :math:`\delta` is split into
-:math:`\delta_f+\delta_s` and :math:`B` is fixed by :math:`H(\varepsilon;B)=\delta_f`, where
+**The Gaussian filter** (``"gaussian"``). When the account is created, :math:`\delta` is split
+into :math:`\delta_f+\delta_s` and :math:`B` is fixed by :math:`H(\varepsilon;B)=\delta_f`, where
 :math:`H(e;\mu)` is the profile of a Gaussian release. A release is written as a pair
 :math:`(\mu,\delta_0)` that dominates it:
 
@@ -20,30 +20,34 @@ Theorem 3.6).
 in both directions. Admit while :math:`\sum\mu_i^2\le B^2` and :math:`\sum\delta_{0,i}\le\delta_s`.
 
 *Proof.* For :math:`e<0` the divergence of (P, Q) is :math:`1-e^e+e^e` times that of (Q, P) at
-:math:`-e`, and T belongs to a symmetric pair, so the condition holds for all real e. By Blackwell's
-theorem (Dong, Roth and Su 2022, Theorem 2.10) the release is then, for any two neighboring data
-sets, a post-processing of this: with probability :math:`\delta_0` the data set is revealed, else one
-draw of :math:`N(0,1)` or :math:`N(\mu,1)` is shown. Take one Brownian motion that has drift 0 or 1
-depending on the data set. Its increment over a time of length :math:`\mu^2` is such a draw, and as
-:math:`\mu_i` is known when release i begins, all releases without their revelations are a
-function of independent coins and of the path up to the time :math:`\sum\mu_i^2\le B^2`. The path up to :math:`B^2` is
-one Gaussian release of separation :math:`B`, so they are :math:`(\varepsilon,\delta_f)`-private: the
-fully adaptive composition of Smith and Thakurta 2022. Some revelation happens with probability at
-most :math:`\sum\delta_{0,i}\le\delta_s`. ∎ Two separate caps are needed; a joint condition
-:math:`H(\varepsilon;\sqrt{\sum\mu_i^2})+\sum\delta_{0,i}\le\delta` is not a filter.
+:math:`-e`, and T belongs to a symmetric pair, so the condition holds for all real e. By
+Blackwell's theorem (Dong, Roth and Su 2022, Theorem 2.10) the release is then, for any two
+neighboring data sets, a post-processing of this: with probability :math:`\delta_0` the data set
+is revealed, else one draw of :math:`N(0,1)` or :math:`N(\mu,1)` is shown. Take one Brownian motion
+that has drift 0 or 1 depending on the data set. Its increment over a time of length
+:math:`\mu^2` is such a draw, and as :math:`\mu_i` is known when release i begins, all releases
+without their revelations are a function of independent coins and of the path up to the time
+:math:`\sum\mu_i^2\le B^2`. The path up to :math:`B^2` is one Gaussian release of separation
+:math:`B`, so they are :math:`(\varepsilon,\delta_f)`-private: the fully adaptive composition of
+Smith and Thakurta 2022. Some revelation happens with probability at most
+:math:`\sum\delta_{0,i}\le\delta_s`. ∎
 
-**The first reservation may take the whole account.** It is chosen before anything was released, so it
-is also admitted if it is :math:`(\varepsilon,\delta)`-private by itself. If it exceeds a cap, nothing
-can follow it, and the guarantee of the account is its own.
+Two separate caps are needed: :math:`H(\varepsilon;\sqrt{\sum\mu_i^2})+\sum\delta_{0,i}\le\delta`
+is not a filter.
+
+**The first reservation may take the whole account.** It is chosen before anything was released,
+so it is also admitted if it is :math:`(\varepsilon,\delta)`-private by itself. If it exceeds a cap,
+nothing can follow it, and the guarantee of the account is its own.
 
 **Dominating pairs.** A Gaussian release is its own pair. A pure release has
 :math:`\mu=-2\,\Phi^{-1}(1/(1+e^{\varepsilon}))`: as a function of :math:`e^e` its profile is the
 tangent of the convex function :math:`H` at :math:`e=0`. An :math:`(\varepsilon,\delta)` release has
 the same :math:`\mu` and :math:`\delta_0=\delta`. For all others the true profile is convex in
-:math:`x=e^e`, so it lies below the chords through its values at a few nodes; and T, which is convex
-in x, lies above its tangents. A :math:`\mu` is accepted if on every piece of a grid the chord is below
-the tangent at the right end (two lines: it is enough to compare them at the two ends), and if the
-profile at the last node is at most :math:`\delta_0`, which settles everything beyond it.
+:math:`x=e^e`, so it lies below the chords through its values (or bounds on them) at a few nodes;
+and T, which is convex in x, lies above its tangents. A :math:`\mu` is accepted if on every piece of
+a grid the chord is below the tangent at the right end (two lines: it is enough to compare them at
+the two ends), and if the profile at the last node is at most :math:`\delta_0`, which settles
+everything beyond it.
 
 References
 ----------
@@ -313,7 +317,8 @@ def _convex_below(nodes: FloatArray, profile: FloatArray) -> FloatArray:
                 break
             hull.pop()
         hull.append(k)
-    return np.minimum(y, np.interp(x, x[hull], y[hull]) * (1.0 + _ROUNDING))
+    below = np.minimum(y, np.interp(x, x[hull], y[hull]) * (1.0 + _ROUNDING))
+    return np.asarray(below, dtype=np.float64)
 
 
 def _gap(grid: FloatArray, chords: FloatArray, mu: float, delta: float) -> FloatArray:
@@ -326,7 +331,7 @@ def _gap(grid: FloatArray, chords: FloatArray, mu: float, delta: float) -> Float
     rise = np.exp(log_ndtr(-0.5 * mu - right / mu) + right) * -np.expm1(-np.diff(grid))
     tangent = value[1:] + (1.0 - delta) * rise * (1.0 - 1e-9)
     at_left, at_right = chords[:-1] / tangent - 1.0, chords[1:] / value[1:] - 1.0
-    return np.maximum(at_left, at_right)
+    return np.asarray(np.maximum(at_left, at_right), dtype=np.float64)
 
 
 def _smallest_mu(nodes: FloatArray, profile: FloatArray, delta: float) -> float:

@@ -340,7 +340,7 @@ class PrivacyLedger:
     def used(self) -> float:
         """Return the share of the budget that is used up under the filter, from 0 to 1.
 
-        More than 1 only if the first reservation took more than the filter admits; see :doc:`ledger`.
+        More than 1 only if the first reservation took the whole account; nothing can follow it.
         """
         with self._store.transaction() as connection:
             return self._rule.used(self._state(connection).total)

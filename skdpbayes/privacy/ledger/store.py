@@ -9,9 +9,9 @@ Decisions about the file, and why:
 * A process-wide lock around each operation, taken before a fork: SQLite keeps its table of POSIX
   locks in process memory, and a child that inherited it in the middle of an operation of another
   thread would take that thread's locks for its own.
-* Nothing that can be computed is stored. Each distinct guarantee is kept once, with its price and its
-  count, and totals are added up from them every time. A digest covers the account, these charges and
-  the plans, and a chain of digests covers the entries; both tell damage, not forgery.
+* No totals are stored. Each distinct guarantee is kept once, with its price and its count, and
+  they are added up every time. A digest covers the account, these charges and the plans, and a
+  chain of digests covers the entries; both tell damage, not forgery.
 """
 
 from __future__ import annotations
