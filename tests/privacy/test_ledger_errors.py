@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import pickle
@@ -239,6 +240,23 @@ def test_an_error_inside_a_transaction_undoes_it(path):
         raise KeyboardInterrupt
     assert ledger.entries() == []
     assert ledger.reserve(HALF) == 1
+
+
+def test_a_commit_that_fails_is_not_remembered(path, monkeypatch):
+    ledger = PrivacyLedger(path, epsilon=1.0)
+    transaction = LedgerStore.transaction
+
+    @contextlib.contextmanager
+    def failing(store, *, write=False):
+        with transaction(store, write=write) as connection:
+            yield connection
+            raise LedgerError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LedgerStore, "transaction", failing)
+        with pytest.raises(LedgerError, match="the disk is full"):
+            ledger.reserve(HALF)
+    assert ledger.reserve(HALF) == 1  # and not "an old copy was restored"
 
 
 # Root may write anywhere, so these run in a child that has given up its privileges.

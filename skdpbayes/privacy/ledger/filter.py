@@ -330,7 +330,8 @@ def _gap(grid: FloatArray, chords: FloatArray, mu: float, delta: float) -> Float
     # dT/dx = -(1-delta) Phi(-mu/2 - e/mu), and x falls from right to left by x(1 - exp(-width)).
     rise = np.exp(log_ndtr(-0.5 * mu - right / mu) + right) * -np.expm1(-np.diff(grid))
     tangent = value[1:] + (1.0 - delta) * rise * (1.0 - 1e-9)
-    at_left, at_right = chords[:-1] / tangent - 1.0, chords[1:] / value[1:] - 1.0
+    with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 is not accepted
+        at_left, at_right = chords[:-1] / tangent - 1.0, chords[1:] / value[1:] - 1.0
     return np.asarray(np.maximum(at_left, at_right), dtype=np.float64)
 
 

@@ -242,8 +242,9 @@ class PrivacyLedger:
         price = self._rule.price(guarantee)  # may take a while, so not under the write lock
         with self._store.transaction(write=True) as connection:
             self._require_fit(self._state(connection), price, guarantee)
-            self._seen = ledger_store.append_entry(connection, guarantee.to_json(), label, price)
-            return self._seen
+            number = ledger_store.append_entry(connection, guarantee.to_json(), label, price)
+        self._seen = max(self._seen, number)  # only now is it on disk
+        return number
 
     def plan(self, guarantees: Iterable[PrivacyGuarantee], label: str = "") -> LedgerPlan:
         """Charge releases that are all known now, at the price of their tight composition.
@@ -286,9 +287,10 @@ class PrivacyLedger:
         counts = {_event_text(event): count for event, count in events.items()}
         with self._store.transaction(write=True) as connection:
             self._require_fit(self._state(connection), price, whole)
-            self._seen = ledger_store.append_entry(connection, whole.to_json(), label, price)
-            ledger_store.append_plan(connection, self._seen, counts)
-        return LedgerPlan(self, self._seen)
+            number = ledger_store.append_entry(connection, whole.to_json(), label, price)
+            ledger_store.append_plan(connection, number, counts)
+        self._seen = max(self._seen, number)
+        return LedgerPlan(self, number)
 
     def plans(self) -> list[LedgerPlan]:
         """Return the plans of which not everything was released yet, oldest first."""
