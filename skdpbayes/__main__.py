@@ -85,6 +85,17 @@ def _add_ledger(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         default="replace_one",
         help="what a neighboring data set is (default: %(default)s)",
     )
+    init.add_argument(
+        "--filter",
+        choices=["gaussian", "sum"],
+        help="how reservations add up (default: gaussian with a positive delta, else sum)",
+    )
+    init.add_argument(
+        "--unit",
+        default="record",
+        metavar="WORD",
+        help="whose data are protected (default: %(default)s)",
+    )
     init.set_defaults(run=_init_ledger)
     show = actions.add_parser("show", help="print the reservations in FILE and their total")
     show.add_argument("file", metavar="FILE", help="an existing ledger")
@@ -133,11 +144,15 @@ def _init_ledger(arguments: argparse.Namespace) -> None:
 
     if os.path.lexists(arguments.file):
         raise LedgerError(f"{arguments.file} exists; a ledger's budget cannot be set twice.")
+    if arguments.filter == "gaussian" and arguments.delta == 0.0:
+        raise LedgerError("The Gaussian filter needs a delta > 0; give --delta, or --filter sum.")
     ledger = PrivacyLedger(
         arguments.file,
         epsilon=arguments.epsilon,
         delta=arguments.delta,
         adjacency=arguments.adjacency,
+        filter=arguments.filter,
+        unit=arguments.unit,
     )
     print(f"Created {ledger.path}")
     print(f"Budget: {_budget(ledger)}")
@@ -160,16 +175,22 @@ def _show_ledger(arguments: argparse.Namespace) -> None:
         f"Reservations: {len(entries)}" + (f" ({hidden} earlier ones not shown)" if hidden else "")
     )
     print(f"Budget:       {_budget(ledger)}")
-    print(f"Spent:        epsilon={spent.epsilon:.6g} at delta={spent.delta:g}")
+    print(f"Used:         {100.0 * ledger.used():.4g} % of the budget ({ledger.filter} filter)")
     print(
         f"Remaining:    epsilon={_floor(ledger.remaining_epsilon()):.6g} for a pure epsilon-DP fit"
     )
+    print(f"Composed:     epsilon={spent.epsilon:.6g} at delta={spent.delta:g}")
     for condition in spent.conditions:
-        print(f"Condition:    {condition}")
+        print(f"  if:         {condition}")
+    for plan in ledger.plans():
+        print(f"Open plan:    reservation {plan.number}")
 
 
 def _budget(ledger: PrivacyLedger) -> str:
-    return f"epsilon={ledger.epsilon:g}, delta={ledger.delta:g}, adjacency={ledger.adjacency}"
+    return (
+        f"epsilon={ledger.epsilon:g}, delta={ledger.delta:g}, adjacency={ledger.adjacency}, "
+        f"unit={ledger.unit}"
+    )
 
 
 def _floor(value: float) -> float:
@@ -185,7 +206,7 @@ def _one_line(text: str) -> str:
 
 
 def _print_table(entries: Sequence[LedgerEntry]) -> None:
-    header = ("id", "time (UTC)", "label", "mechanism", "epsilon", "delta", "seeded", "pid")
+    header = ("id", "time (UTC)", "label", "mechanism", "epsilon", "delta", "seeded", "pid", "plan")
     rows = [
         (
             str(entry.id),
@@ -196,6 +217,7 @@ def _print_table(entries: Sequence[LedgerEntry]) -> None:
             f"{entry.delta:g}",
             "yes" if entry.seeded else "no",
             str(entry.pid),
+            "" if entry.plan is None else str(entry.plan),
         )
         for entry in entries
     ]

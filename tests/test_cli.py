@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -34,8 +35,17 @@ def test_init_creates_the_ledger(path, capsys):
     ledger = PrivacyLedger(path)
     assert (ledger.epsilon, ledger.delta, ledger.adjacency) == (2.5, 1e-6, "zero_out")
     assert capsys.readouterr().out == (
-        f"Created {path}\nBudget: epsilon=2.5, delta=1e-06, adjacency=zero_out\n"
+        f"Created {path}\nBudget: epsilon=2.5, delta=1e-06, adjacency=zero_out, unit=record\n"
     )
+
+
+def test_init_chooses_the_filter_and_the_unit(path, capsys):
+    create = ["ledger", "init", str(path), "--epsilon", "2"]
+    assert main([*create, "--filter", "gaussian"]) == 1
+    assert "needs a delta > 0" in capsys.readouterr().err
+    assert not path.exists()
+    assert main([*create, "--delta", "1e-6", "--filter", "sum", "--unit", "person"]) == 0
+    assert (PrivacyLedger(path).filter, PrivacyLedger(path).unit) == ("sum", "person")
 
 
 def test_init_leaves_an_existing_file_alone(path, capsys):
@@ -72,17 +82,32 @@ def test_show_prints_reservations_and_totals(path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"Ledger: {path}"
     header, _, first, second = lines[2:6]
-    assert " ".join(header.split()) == "id time (UTC) label mechanism epsilon delta seeded pid"
+    assert " ".join(header.split()) == "id time (UTC) label mechanism epsilon delta seeded pid plan"
     assert first.split()[0] == "1"
     assert first.split()[3:9] == ["first", "test", "noise", "0.5", "0", "no"]
     assert second.split()[3:9] == ["second", "test", "noise", "0.75", "0", "yes"]
     assert first.index("0.5") == header.index("epsilon")
     assert lines[7:] == [
         "Reservations: 2",
-        "Budget:       epsilon=2, delta=0, adjacency=replace_one",
-        "Spent:        epsilon=1.25 at delta=0",
+        "Budget:       epsilon=2, delta=0, adjacency=replace_one, unit=record",
+        "Used:         62.5 % of the budget (sum filter)",
         "Remaining:    epsilon=0.75 for a pure epsilon-DP fit",
-        "Condition:    the chain has converged",
+        "Composed:     epsilon=1.25 at delta=0",
+        "  if:         the chain has converged",
+    ]
+
+
+def test_show_says_what_the_composed_total_assumes_and_which_plans_are_open(path, capsys):
+    ledger = PrivacyLedger(path, epsilon=2.0, delta=1e-5)
+    reserve(ledger, GaussianDP(0.1), "first")
+    listed = PrivacyGuarantee(0.1, 0.0, "replace_one", "noise", PureDP(0.1))
+    ledger.plan([listed] * 2, label="planned").reserve(listed)
+    assert main(["ledger", "show", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[6].split()[-2:] == [str(os.getpid()), "2"]
+    assert lines[-2:] == [
+        "  if:         the reservations were not chosen in view of earlier releases",
+        "Open plan:    reservation 2",
     ]
 
 

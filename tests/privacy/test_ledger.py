@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import stat
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -60,23 +61,29 @@ class TestBudget:
         ledger = PrivacyLedger(path, epsilon=1.0)
         ledger.reserve(pure(0.75))
         before = (ledger.entries(), ledger.spent())
-        message = r"epsilon=0\.5, delta=0 .*spent epsilon=0\.75, remaining 0\.25, budget epsilon=1,"
+        message = (
+            r"epsilon=0\.5, delta=0 .*takes 50 % of the budget, and 75 % are used \(budget eps"
+        )
         with pytest.raises(BudgetExceededError, match=message):
             ledger.reserve(pure(0.5))
         assert (ledger.entries(), ledger.spent()) == before
         ledger.reserve(pure(0.25))
 
-    @pytest.mark.parametrize("delta", [0.0, 1e-5])
-    def test_remaining_epsilon_fits_and_a_little_more_does_not(self, path, delta):
-        ledger = PrivacyLedger(path, epsilon=1.0, delta=delta)
+    @pytest.mark.parametrize(
+        ("delta", "kind"), [(0.0, "sum"), (1e-5, "sum"), (1e-5, "gaussian"), (0.1, "gaussian")]
+    )
+    def test_remaining_epsilon_fits_and_a_little_more_does_not(self, path, delta, kind):
+        ledger = PrivacyLedger(path, epsilon=1.0, delta=delta, filter=kind)
         assert ledger.remaining_epsilon() == 1.0
         for _ in range(4):
-            ledger.reserve(pure(0.2))
+            ledger.reserve(pure(0.1))
         left = ledger.remaining_epsilon()
-        assert left >= 0.2
+        assert 0.05 < left < 1.0
         with pytest.raises(BudgetExceededError):
-            ledger.reserve(pure(left + 2e-6))
+            ledger.reserve(pure(left * (1.0 + 1e-6)))
         ledger.reserve(pure(left))
+        assert ledger.used() <= 1.0
+        assert ledger.remaining_epsilon() < 1e-4  # squares: a share of 1e-9 is left
 
     def test_remaining_epsilon_is_rounded_down(self, path):
         ledger = PrivacyLedger(path, epsilon=1.0)
@@ -85,7 +92,7 @@ class TestBudget:
         ledger.reserve(pure(ledger.remaining_epsilon()))
 
     def test_claims_always_add_up(self, path):
-        ledger = PrivacyLedger(path, epsilon=3.0, delta=3e-5)
+        ledger = PrivacyLedger(path, epsilon=3.0, delta=3e-5, filter="sum")
         for _ in range(3):
             ledger.reserve(guarantee(ApproximateDP(1.0, 1e-5), 1e-5))
         assert ledger.spent().epsilon <= 3.0
@@ -95,6 +102,15 @@ class TestBudget:
         ledger = PrivacyLedger(path, epsilon=1.0, delta=1e-5)
         ledger.reserve(guarantee(GaussianDP(gdp_mu(1.0, 1e-5)), 1e-5))
         assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-9)
+        assert ledger.remaining_epsilon() == 0.0
+        with pytest.raises(BudgetExceededError):  # the filter keeps a part of delta for others
+            ledger.reserve(guarantee(GaussianDP(1e-9), 1e-5))
+
+    def test_only_the_first_reservation_may_take_the_whole_budget(self, path):
+        ledger = PrivacyLedger(path, epsilon=1.0, delta=1e-5)
+        ledger.reserve(guarantee(GaussianDP(1e-9), 1e-5))
+        with pytest.raises(BudgetExceededError):
+            ledger.reserve(guarantee(GaussianDP(gdp_mu(1.0, 1e-5)), 1e-5))
 
     def test_a_claim_that_its_event_does_not_prove_is_not_believed(self, path):
         ledger = PrivacyLedger(path, epsilon=1.0)
@@ -186,11 +202,24 @@ class TestRecord:
 
     def test_noise_that_may_repeat_is_a_condition_of_the_total(self, path):
         ledger = PrivacyLedger(path, epsilon=5.0, delta=1e-5)
+        seeds = "no two of the seeded fits used the same seed"
         ledger.reserve(guarantee(GaussianDP(0.2), 1e-6, seeded=True))
         ledger.reserve(guarantee(GaussianDP(0.2), 1e-6))
-        assert ledger.spent().conditions == ()
+        assert seeds not in ledger.spent().conditions
         ledger.reserve(guarantee(GaussianDP(0.2), 1e-6, seeded=True))
-        assert ledger.spent().conditions == ("no two of the seeded fits used the same seed",)
+        assert seeds in ledger.spent().conditions
+
+    def test_the_composed_total_says_what_it_takes_for_granted(self, path):
+        fixed = "the reservations were not chosen in view of earlier releases"
+        ledger = PrivacyLedger(path, epsilon=5.0, delta=1e-5)
+        ledger.reserve(guarantee(GaussianDP(0.2), 1e-6))
+        assert ledger.spent().conditions == ()
+        ledger.reserve(pure(0.1))
+        assert ledger.spent().conditions == (fixed,)
+        by_sum = PrivacyLedger(path.with_name("pure"), epsilon=5.0)
+        by_sum.reserve(pure(0.1))
+        by_sum.reserve(pure(0.2))
+        assert by_sum.spent().conditions == ()
 
     def test_an_empty_ledger_has_spent_nothing(self, path):
         spent = PrivacyLedger(path, epsilon=1.0, delta=1e-5).spent()
@@ -208,13 +237,126 @@ class TestRecord:
         shutil.copy(path, copied)
         assert PrivacyLedger(copied).spent().epsilon == 0.5
 
-    def test_reservations_cannot_be_deleted_or_changed(self, path):
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "DELETE FROM entry",
+            "DELETE FROM charge",
+            "UPDATE entry SET label = 'x'",
+            "UPDATE charge SET count = 0",
+            "UPDATE charge SET size = '0.4'",
+            "UPDATE account SET epsilon = 2.0",
+            "UPDATE account SET filter = 'gaussian'",
+        ],
+    )
+    def test_edited_reservations_are_noticed(self, path, statement):
         PrivacyLedger(path, epsilon=1.0).reserve(pure(0.5))
         connection = sqlite3.connect(path)
-        for statement in ("DELETE FROM entry", "UPDATE entry SET label = 'x'"):
-            with pytest.raises(sqlite3.IntegrityError, match="a reservation cannot be"):
-                connection.execute(statement)
+        connection.execute(statement)
+        connection.commit()
         connection.close()
+        with pytest.raises(LedgerError, match="is damaged"):
+            PrivacyLedger(path)
+
+
+class TestFilterAndUnit:
+    def test_the_filter_is_fixed_at_creation(self, tmp_path):
+        for delta, asked, held in (
+            (0.0, None, "sum"),
+            (1e-5, None, "gaussian"),
+            (1e-5, "sum", "sum"),
+        ):
+            path = tmp_path / f"{delta}{asked}"
+            assert PrivacyLedger(path, epsilon=1.0, delta=delta, filter=asked).filter == held
+            assert PrivacyLedger(path).filter == held
+            with pytest.raises(LedgerError, match="cannot be changed"):
+                PrivacyLedger(path, filter="sum" if held == "gaussian" else "gaussian")
+        with pytest.raises(ValueError, match="needs delta > 0"):
+            PrivacyLedger(tmp_path / "new", epsilon=1.0, filter="gaussian")
+        with pytest.raises(ValueError, match="filter must be"):
+            PrivacyLedger(tmp_path / "new", epsilon=1.0, filter="best")
+        assert not (tmp_path / "new").exists()
+
+    def test_ten_small_pure_releases_need_the_sum(self, tmp_path):
+        def count(kind):
+            ledger = PrivacyLedger(tmp_path / kind, epsilon=1.0, delta=1e-5, filter=kind)
+            while ledger.remaining_epsilon() >= 0.1:
+                ledger.reserve(pure(0.1))
+            with pytest.raises(BudgetExceededError):
+                ledger.reserve(pure(0.1))
+            return len(ledger.entries())
+
+        assert (count("sum"), count("gaussian")) == (10, 4)
+
+    def test_the_unit_of_a_claim_must_match(self, tmp_path):
+        class Person(PrivacyGuarantee):
+            unit = "person"
+
+        person = Person(0.1, 0.0, "replace_one", "test noise", PureDP(0.1))
+        records = PrivacyLedger(tmp_path / "records", epsilon=1.0)
+        persons = PrivacyLedger(tmp_path / "persons", epsilon=1.0, unit="person")
+        assert (records.unit, PrivacyLedger(tmp_path / "persons").unit) == ("record", "person")
+        with pytest.raises(LedgerError, match=r"counts unit='record'.*'person'"):
+            records.reserve(person)
+        with pytest.raises(LedgerError, match=r"counts unit='person'.*'record'"):
+            persons.reserve(pure(0.1))
+        assert (persons.reserve(person), records.entries()) == (1, [])
+
+    def test_four_hundred_different_charges_are_added_up_at_once(self, path):
+        ledger = PrivacyLedger(path, epsilon=10.0, delta=1e-5)
+        for i in range(1, 401):
+            ledger.reserve(pure(i / 40_000))
+        start = time.perf_counter()
+        left = ledger.remaining_epsilon()
+        assert time.perf_counter() - start < 1.0
+        assert 0.0 < left < 10.0
+
+
+class TestPlan:
+    def test_a_plan_costs_its_composition_and_ticks_off_its_list(self, path):
+        ledger = PrivacyLedger(path, epsilon=1.0, delta=1e-5)
+        plan = ledger.plan([pure(0.03)] * 60 + [guarantee(GaussianDP(0.05), 1e-6)], label="search")
+        one_by_one = PrivacyLedger(path.with_name("single"), epsilon=1.0, delta=1e-5)
+        for _ in range(50):
+            one_by_one.reserve(pure(0.03))
+        with pytest.raises(BudgetExceededError):
+            one_by_one.reserve(pure(0.03))
+        used = ledger.used()
+        for i in range(60):
+            assert pickle.loads(pickle.dumps(plan)).reserve(pure(0.03), label=f"fold {i}") == i + 2
+        with pytest.raises(BudgetExceededError, match="does not list"):
+            plan.reserve(pure(0.03))
+        with pytest.raises(BudgetExceededError, match="does not list"):
+            plan.reserve(pure(0.02))
+        assert PrivacyLedger(path).plans() == [plan]
+        PrivacyLedger(path).plans()[0].reserve(guarantee(GaussianDP(0.05), 1e-6))
+        assert ledger.plans() == []
+        assert ledger.used() == used
+        whole, *parts = ledger.entries()
+        assert (whole.plan, whole.label, {part.plan for part in parts}) == (None, "search", {1})
+        assert whole.epsilon == pytest.approx(
+            compose([repeat(PureDP(0.03), 60), GaussianDP(0.05)]).epsilon_at(1e-5)
+        )
+        assert ledger.spent().epsilon <= whole.epsilon
+        assert ledger.spent().conditions == ()
+
+    def test_a_plan_alone_may_take_the_whole_budget(self, path):
+        ledger = PrivacyLedger(path, epsilon=1.0, delta=1e-5)
+        mu = gdp_mu(1.0, 1e-5) / 2.0 * (1.0 - 1e-12)
+        plan = clone(Charging(ledger=ledger.plan([guarantee(GaussianDP(mu), 1e-6)] * 4))).ledger
+        assert [plan.reserve(guarantee(GaussianDP(mu), 1e-6)) for _ in range(4)] == [2, 3, 4, 5]
+
+    def test_a_plan_that_does_not_fit_charges_nothing(self, path):
+        ledger = PrivacyLedger(path, epsilon=1.0)
+        with pytest.raises(BudgetExceededError):
+            ledger.plan([pure(0.3)] * 4)
+        with pytest.raises(ValueError, match="at least one"):
+            ledger.plan([])
+        with pytest.raises(TypeError, match="guarantee must be"):
+            ledger.plan([0.3])
+        assert (ledger.entries(), ledger.plans(), ledger.used()) == ([], [], 0.0)
+        ledger.plan([pure(0.3)] * 3)
+        assert ledger.spent().epsilon == pytest.approx(0.9)
 
 
 class TestCopies:

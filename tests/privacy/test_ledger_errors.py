@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import pickle
@@ -17,6 +18,7 @@ from skdpbayes.exceptions import BudgetExceededError, LedgerError
 from skdpbayes.privacy.events import PureDP
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
 from skdpbayes.privacy.ledger import store as ledger_store
+from skdpbayes.privacy.ledger.filter import Price
 from skdpbayes.privacy.ledger.store import LedgerStore
 
 HALF = PrivacyGuarantee(0.5, 0.0, "replace_one", "test noise", PureDP(0.5))
@@ -71,19 +73,50 @@ def test_directory_instead_of_file(tmp_path):
 def test_another_budget_for_an_existing_ledger(path, budget):
     PrivacyLedger(path, epsilon=1.0, delta=1e-5)
     message = (
-        "has the budget epsilon=1, delta=1e-05, adjacency=replace_one, not .* cannot be changed"
+        "has the budget epsilon=1, delta=1e-05, adjacency=replace_one, .*not .* cannot be changed"
     )
     with pytest.raises(LedgerError, match=message):
         PrivacyLedger(path, **budget)
     assert PrivacyLedger(path).epsilon == 1.0
 
 
-def test_an_empty_file_is_a_creation_cut_short(path):
-    path.touch()
-    with pytest.raises(LedgerError, match="no ledger"):
-        PrivacyLedger(path)
-    PrivacyLedger(path, epsilon=1.0).reserve(HALF)
-    assert PrivacyLedger(path).spent().epsilon == 0.5
+@pytest.mark.parametrize("size", [0, 1, 100, 512, 4096, 6000, 8192, 12288])
+def test_a_file_cut_short_is_never_begun_again(path, size):
+    ledger = PrivacyLedger(path, epsilon=1.0)
+    ledger.reserve(HALF)
+    assert size < path.stat().st_size
+    os.truncate(path, size)
+    for budget in ({}, {"epsilon": 1.0}):
+        with pytest.raises(LedgerError, match="is damaged"):
+            PrivacyLedger(path, **budget)
+    with pytest.raises(LedgerError):
+        ledger.reserve(HALF)
+    assert path.stat().st_size == size
+
+
+def test_a_journal_without_its_file_is_not_begun_again(path):
+    path.with_name(path.name + "-journal").write_bytes(b"what was spent")
+    with pytest.raises(LedgerError, match="it is gone, and its journal is still there"):
+        PrivacyLedger(path, epsilon=1.0)
+    assert not path.exists()
+
+
+def test_creation_leaves_nothing_beside_the_file(path):
+    PrivacyLedger(path, epsilon=1.0)
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_restored_copy_is_noticed_by_who_has_seen_more(path):
+    ledger = PrivacyLedger(path, epsilon=1.0)
+    ledger.reserve(HALF)
+    old = path.read_bytes()
+    ledger.reserve(HALF)
+    stored = pickle.dumps(ledger)
+    path.write_bytes(old)
+    for seen in (ledger, pickle.loads(stored)):
+        with pytest.raises(LedgerError, match="holds 1 reservations and had 2: an old copy"):
+            seen.reserve(HALF)
+    assert PrivacyLedger(path).spent().epsilon == 0.5  # who opens it anew cannot know
 
 
 @pytest.mark.parametrize("content", [b"not a database\n", b"not a database\n" * 1000])
@@ -102,10 +135,13 @@ def test_another_sqlite_file(path):
             PrivacyLedger(path, **budget)
 
 
-def test_unknown_version(path):
+@pytest.mark.parametrize(
+    ("version", "advice"), [(1, "create a new ledger, and reserve them there"), (99, "Use the rel")]
+)
+def test_other_versions_are_refused_with_advice(path, version, advice):
     PrivacyLedger(path, epsilon=1.0)
-    edit(path, "PRAGMA user_version = 99")
-    with pytest.raises(LedgerError, match="version 99; this skdpbayes reads version 1"):
+    edit(path, f"PRAGMA user_version = {version}")
+    with pytest.raises(LedgerError, match=f"version {version}; this skdpbayes reads.*{advice}"):
         PrivacyLedger(path)
 
 
@@ -121,43 +157,51 @@ def test_overwritten_pages(path):
         ledger.reserve(HALF)
 
 
-def test_truncated_file(path):
-    PrivacyLedger(path, epsilon=1.0).reserve(HALF)
-    os.truncate(path, 6000)
-    with pytest.raises(LedgerError, match="is damaged"):
-        PrivacyLedger(path)
+def charged(path):
+    """A small ledger of every sort of row, and what it has spent."""
+    ledger = PrivacyLedger(path, epsilon=8.0, delta=1e-5)
+    for label in ("first", "second"):
+        ledger.reserve(HALF, label=label)
+    ledger.plan([HALF, HALF]).reserve(HALF)
+    return ledger.used(), ledger.spent().epsilon, [entry.label for entry in ledger.entries()]
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE charge SET count = 0",
-        "DELETE FROM account",
-        "UPDATE account SET totals = '{}'",
-        "UPDATE account SET totals = 'nonsense'",
-    ],
-)
-def test_lost_rows(path, statement):
-    PrivacyLedger(path, epsilon=1.0).reserve(HALF)
-    edit(path, statement)
-    with pytest.raises(LedgerError, match="is damaged"):
-        PrivacyLedger(path)
+def damaged(path, content, position, value):
+    """Return what a file with one other byte says, or None if it is refused."""
+    data = bytearray(content)
+    data[position] = value
+    path.write_bytes(data)
+    for name in ("-journal", "-wal", "-shm"):
+        path.with_name(path.name + name).unlink(missing_ok=True)
+    try:
+        ledger = PrivacyLedger(path)
+        labels = [entry.label for entry in ledger.entries()]
+        said = ledger.used(), ledger.spent().epsilon, labels
+        ledger.reserve(HALF, label="more")
+        assert PrivacyLedger(path).used() > said[0]
+    except LedgerError:
+        return None
+    return said
 
 
-def test_totals_that_forgot_a_reservation(path):
-    ledger = PrivacyLedger(path, epsilon=1.0)
-    with ledger._store.transaction() as connection:
-        empty = ledger_store.read_totals(connection)
-    ledger.reserve(HALF)
-    edit(path, f"UPDATE account SET totals = '{empty}'")
-    with pytest.raises(LedgerError, match="1 entries, 0 in the totals"):
-        PrivacyLedger(path)
+@pytest.mark.parametrize("flip", [1, 4, 0x80, 0xFF])
+def test_one_wrong_byte_never_loses_a_reservation(path, flip):
+    truth = charged(path)
+    content = path.read_bytes()
+    written = [i for i, byte in enumerate(content) if byte]
+    refused = 0
+    for position in written[flip % 13 :: 13]:
+        said = damaged(path, content, position, content[position] ^ flip)
+        refused += said is None
+        assert said in (None, truth), position
+    assert refused > len(written) / 13 / 4
 
 
 def test_an_event_kind_that_is_not_loaded(path):
     ledger = PrivacyLedger(path, epsilon=1.0, delta=1e-5)
-    ledger.reserve(HALF)
-    edit(path, """UPDATE charge SET guarantee = replace(guarantee, '"pure"', '"exotic"')""")
+    with ledger._store.transaction(write=True) as connection:
+        text = HALF.to_json().replace('"pure"', '"exotic"')
+        ledger_store.append_entry(connection, text, "", Price())
     with pytest.raises(LedgerError, match=r"'exotic'.*Import the module that defines"):
         ledger.entries()
 
@@ -192,10 +236,27 @@ def test_an_error_inside_a_transaction_undoes_it(path):
     ledger = PrivacyLedger(path, epsilon=1.0)
     store = LedgerStore(ledger.path)
     with pytest.raises(KeyboardInterrupt), store.transaction(write=True) as connection:  # noqa: PT012
-        ledger_store.append_entry(connection, HALF.to_json(), "", "{}")
+        ledger_store.append_entry(connection, HALF.to_json(), "", Price())
         raise KeyboardInterrupt
     assert ledger.entries() == []
     assert ledger.reserve(HALF) == 1
+
+
+def test_a_commit_that_fails_is_not_remembered(path, monkeypatch):
+    ledger = PrivacyLedger(path, epsilon=1.0)
+    transaction = LedgerStore.transaction
+
+    @contextlib.contextmanager
+    def failing(store, *, write=False):
+        with transaction(store, write=write) as connection:
+            yield connection
+            raise LedgerError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LedgerStore, "transaction", failing)
+        with pytest.raises(LedgerError, match="the disk is full"):
+            ledger.reserve(HALF)
+    assert ledger.reserve(HALF) == 1  # and not "an old copy was restored"
 
 
 # Root may write anywhere, so these run in a child that has given up its privileges.

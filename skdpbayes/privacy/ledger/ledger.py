@@ -2,48 +2,69 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sqlite3
-from collections.abc import Callable
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from skdpbayes.exceptions import BudgetExceededError, LedgerError
 from skdpbayes.privacy._numeric import check_delta, check_positive
-from skdpbayes.privacy.events import PureDP
+from skdpbayes.privacy.composition.composed import compose, repeat
+from skdpbayes.privacy.events import BoundedRange, PrivacyEvent, PureDP
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee, check_adjacency
 from skdpbayes.privacy.ledger import store as ledger_store
-from skdpbayes.privacy.ledger.decisions import fits_tightly
-from skdpbayes.privacy.ledger.entry import LedgerEntry
-from skdpbayes.privacy.ledger.store import Account, LedgerStore
-from skdpbayes.privacy.ledger.totals import (
-    Charges,
-    RunningTotals,
-    is_pure,
-    read_guarantee,
-    tight_delta,
-    tight_epsilon,
-    tight_total,
-)
+from skdpbayes.privacy.ledger.filter import FILTERS, Filter, Price, is_pure
+from skdpbayes.privacy.ledger.store import Account, LedgerStore, State
 
-__all__ = ["LedgerEntry", "PrivacyLedger"]
+__all__ = ["LedgerEntry", "LedgerPlan", "PrivacyLedger"]
 
-# What the tight total, unlike the running sums, takes for granted.
-_FIXED_SIZES = "the sizes of the reservations were not chosen in view of earlier releases"
+# What the composed total, unlike the budget, takes for granted.
+_FIXED = "the reservations were not chosen in view of earlier releases"
 _DISTINCT_SEEDS = "no two of the seeded fits used the same seed"
-_ROUNDING = 1e-9
-# remaining_epsilon is found to this share of the budget, from below.
-_REMAINING_TOLERANCE = 1e-6
+# More distinct pure or bounded-range events than this are rounded up to a geometric grid first.
+_MOST_DISTINCT = 32
+_GRID_RATIO = 1.02
 
 
 @dataclass(frozen=True)
-class _Snapshot:
-    """The state of the account: its running sums, and its charges where a decision needs them."""
+class LedgerEntry:
+    """One reservation, as :meth:`~skdpbayes.PrivacyLedger.entries` lists it.
 
-    totals: RunningTotals
-    charges: Charges = ()
+    Parameters
+    ----------
+    id : int
+        Number of the reservation, counted from 1.
+    time : datetime
+        When it was made, in UTC.
+    label : str
+        What it was made for.
+    pid : int
+        The process that made it.
+    plan : int or None
+        The number of the reservation that paid for it, if it was on a plan's list.
+    mechanism, epsilon, delta, adjacency, seeded, conditions
+        The guarantee that was reserved, in itself; see :class:`PrivacyGuarantee`.
+    """
+
+    id: int
+    time: datetime
+    label: str
+    pid: int
+    plan: int | None
+    mechanism: str
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    seeded: bool
+    conditions: tuple[str, ...]
 
 
 class PrivacyLedger:
@@ -53,7 +74,9 @@ class PrivacyLedger:
     and stops with :class:`~skdpbayes.exceptions.BudgetExceededError` if the cost does not fit.
     Copies (``copy``, ``clone``, pickles in worker processes, the same path opened elsewhere) are
     the same account. The guarantee that the ledger keeps: all releases that it admitted are
-    together (epsilon, delta)-differentially private.
+    together (epsilon, delta)-differentially private, also if each of them, its size and its kind
+    were chosen in view of all earlier ones. For that it has one rule, its filter, which is fixed
+    when it is created; :meth:`plan` prices work that is known beforehand more tightly.
 
     Parameters
     ----------
@@ -66,12 +89,19 @@ class PrivacyLedger:
         The budget's delta, in [0, 1). With 0 only pure epsilon-DP can be reserved.
     adjacency : {"replace_one", "zero_out"}, default="replace_one"
         The adjacency of every reservation.
+    filter : {"gaussian", "sum"}, optional
+        How reservations add up. ``"gaussian"``, the default with a positive delta, adds the squares
+        of what they are as Gaussian releases. ``"sum"``, the default and the only one with
+        ``delta=0``, adds their epsilon and their delta; it admits more where many small pure
+        releases, or claims with a delta of their own, are to be charged.
+    unit : str, default="record"
+        Whose data a guarantee protects; that of every reservation.
 
     Attributes
     ----------
     path : pathlib.Path
         Absolute path of the file.
-    epsilon, delta, adjacency
+    epsilon, delta, adjacency, filter, unit
         The budget, as stored in the file.
 
     Examples
@@ -92,6 +122,7 @@ class PrivacyLedger:
 
     path: Path
     _account: Account
+    _seen: int
 
     def __init__(
         self,
@@ -100,40 +131,52 @@ class PrivacyLedger:
         epsilon: float | None = None,
         delta: float = 0.0,
         adjacency: str = "replace_one",
+        filter: str | None = None,
+        unit: str = "record",
     ) -> None:
         self.path = Path(os.path.realpath(os.path.expanduser(os.fspath(path))))
+        self._seen = 0
         delta, adjacency = check_delta(delta), check_adjacency(adjacency)
         if epsilon is not None:
             epsilon = check_positive("epsilon", epsilon)
+        if filter is not None and filter not in FILTERS:
+            raise ValueError(f"filter must be 'gaussian' or 'sum', got {filter!r}")
+        if epsilon is not None and delta == 0.0 and filter == "gaussian":
+            raise ValueError("filter='gaussian' needs delta > 0")
+        if not isinstance(unit, str) or not unit:
+            raise ValueError(f"unit must be a word such as 'record', got {unit!r}")
         if not self._store.exists():
             if epsilon is None:
                 raise LedgerError(
                     f"There is no ledger at {self.path}. Pass epsilon to create one, or correct "
                     "the path."
                 )
-            self._store.create(epsilon, delta, adjacency, RunningTotals().to_json())
+            kind = filter or ("gaussian" if delta > 0.0 else "sum")
+            identity = uuid.uuid4().hex
+            self._store.create(Account(epsilon, delta, adjacency, unit, kind, identity))
         with self._store.transaction() as connection:
-            self._account = self._store.account(connection)
-            n_entries = self._store.check(connection)
-            counted = self._totals(connection).count
-        if counted != n_entries:
-            raise LedgerError(self._store.damage(f"{n_entries} entries, {counted} in the totals"))
-        self._require_budget(epsilon, delta, adjacency)
+            state = self._store.check(connection)
+        self._account, self._seen = state.account, state.count
+        self._require_budget(epsilon, delta, adjacency, filter, unit)
 
-    def _require_budget(self, epsilon: float | None, delta: float, adjacency: str) -> None:
-        asked = (epsilon, delta, adjacency)
+    def _require_budget(
+        self, epsilon: float | None, delta: float, adjacency: str, kind: str | None, unit: str
+    ) -> None:
+        asked = (epsilon, delta, adjacency, kind or self.filter, unit)
         if epsilon is None:  # the defaults of the others then mean "as it is"
             asked = (
                 self.epsilon,
                 delta if delta != 0.0 else self.delta,
                 adjacency if adjacency != "replace_one" else self.adjacency,
+                kind or self.filter,
+                unit if unit != "record" else self.unit,
             )
-        if asked != (self.epsilon, self.delta, self.adjacency):
+        if asked != (self.epsilon, self.delta, self.adjacency, self.filter, self.unit):
             raise LedgerError(
                 f"The ledger {self.path} has the budget {self._budget_text()}, not epsilon="
-                f"{asked[0]:g}, delta={asked[1]:g}, adjacency={asked[2]}. A budget cannot be "
-                f"changed: open the ledger as it is with PrivacyLedger({str(self.path)!r}), or "
-                "give another path."
+                f"{asked[0]:g}, delta={asked[1]:g}, adjacency={asked[2]}, filter={asked[3]}, "
+                f"unit={asked[4]}. A budget cannot be changed: open the ledger as it is with "
+                f"PrivacyLedger({str(self.path)!r}), or give another path."
             )
 
     @property
@@ -150,6 +193,20 @@ class PrivacyLedger:
     def adjacency(self) -> Adjacency:
         """The adjacency of every reservation."""
         return check_adjacency(self._account.adjacency)
+
+    @property
+    def filter(self) -> str:
+        """The rule by which reservations add up."""
+        return self._account.filter
+
+    @property
+    def unit(self) -> str:
+        """Whose data every reservation protects."""
+        return self._account.unit
+
+    @property
+    def _rule(self) -> Filter:
+        return Filter(self.filter, self.epsilon, self.delta)
 
     @property
     def _store(self) -> LedgerStore:
@@ -177,128 +234,160 @@ class PrivacyLedger:
         Raises
         ------
         BudgetExceededError
-            If everything reserved so far and `guarantee` together exceed the budget.
+            If `guarantee` does not fit beside everything reserved so far.
         LedgerError
-            If the adjacency differs, or the file cannot be used.
+            If the adjacency or the unit differs, or the file cannot be used.
         """
         self._require_reservable(guarantee, label)
-        text = guarantee.to_json()
-        price = RunningTotals.of(guarantee)
-        # First without the write lock, for the composition may take a while. A refusal is final:
-        # spending only grows. An acceptance is repeated under the lock, where it is usually
-        # answered by the running sums or the cache.
-        with self._store.transaction() as connection:
-            before = self._snapshot(connection, price)
-        self._require_fit(before, price, guarantee, text)
+        price = self._rule.price(guarantee)  # may take a while, so not under the write lock
         with self._store.transaction(write=True) as connection:
-            before = self._snapshot(connection, price)
-            self._require_fit(before, price, guarantee, text)
-            totals = (before.totals + price).to_json()
-            return ledger_store.append_entry(connection, text, label, totals)
+            self._require_fit(self._state(connection), price, guarantee)
+            number = ledger_store.append_entry(connection, guarantee.to_json(), label, price)
+        self._seen = max(self._seen, number)  # only now is it on disk
+        return number
+
+    def plan(self, guarantees: Iterable[PrivacyGuarantee], label: str = "") -> LedgerPlan:
+        """Charge releases that are all known now, at the price of their tight composition.
+
+        The sizes of these releases do not depend on one another's results, so they are one release
+        for the filter, and cheaper than one by one. The whole price is charged at once.
+
+        Parameters
+        ----------
+        guarantees : iterable of PrivacyGuarantee
+            Everything that will be released; equal ones as often as they are.
+        label : str, default=""
+            What it is for; shown by :meth:`entries`.
+
+        Returns
+        -------
+        LedgerPlan
+            Pass it as ``ledger``: its ``reserve`` ticks off what is listed and refuses the rest.
+            It may be pickled, and :meth:`plans` finds it again.
+        """
+        listed = list(guarantees)
+        for guarantee in listed:
+            self._require_reservable(guarantee, label)
+        if not listed:
+            raise ValueError("a plan must list at least one guarantee")
+        events = Counter(guarantee.event for guarantee in listed)
+        conditions = dict.fromkeys(c for guarantee in listed for c in guarantee.conditions)
+        n_seeded = sum(guarantee.seeded for guarantee in listed)
+        if n_seeded > 1:
+            conditions[_DISTINCT_SEEDS] = None
+        whole = PrivacyGuarantee.from_event(
+            compose(repeat(event, count) for event, count in events.items()),
+            delta=self.delta,
+            adjacency=self.adjacency,
+            mechanism=f"a plan of {len(listed)} releases",
+            seeded=n_seeded > 0,
+            conditions=tuple(conditions),
+        )
+        price = self._rule.price(whole)
+        counts = {_event_text(event): count for event, count in events.items()}
+        with self._store.transaction(write=True) as connection:
+            self._require_fit(self._state(connection), price, whole)
+            number = ledger_store.append_entry(connection, whole.to_json(), label, price)
+            ledger_store.append_plan(connection, number, counts)
+        self._seen = max(self._seen, number)
+        return LedgerPlan(self, number)
+
+    def plans(self) -> list[LedgerPlan]:
+        """Return the plans of which not everything was released yet, oldest first."""
+        with self._store.transaction() as connection:
+            self._state(connection)
+            rows = ledger_store.read_plans(connection)
+        return [LedgerPlan(self, entry) for entry, planned, used in rows if used < planned]
 
     def spent(self) -> PrivacyGuarantee:
-        """Return the guarantee of everything reserved so far, at the ledger's delta.
+        """Return the tight composition of everything reserved so far, at the ledger's delta.
 
-        Its ``epsilon`` is the smallest that can be proven. Where that rests on the sizes of the
-        reservations not having been chosen in view of earlier releases, ``conditions`` says so.
+        This is what the releases cost if all of them had been planned beforehand, as
+        ``conditions`` then says. What holds without that condition, however the releases were
+        chosen, is the budget itself; :meth:`used` tells which share of it is gone.
         """
-        state = self._state()
-        guarantees = [read_guarantee(text) for text, _ in state.charges]
-        epsilon = self._spent_epsilon(state)
-        conditions = dict.fromkeys(c for guarantee in guarantees for c in guarantee.conditions)
-        n_distinct = len({guarantee.event for guarantee in guarantees})
-        if n_distinct > 1 and epsilon < state.totals.epsilon_at(self.delta):
-            conditions[_FIXED_SIZES] = None
-        n_seeded = sum(read_guarantee(text).seeded * count for text, count in state.charges)
-        if n_seeded > 1:  # composition needs independent noise, and one seed gives the same twice
+        with self._store.transaction() as connection:
+            state = self._state(connection)
+        paid = [(_read(c.guarantee), c.count) for c in state.charges if not c.planned]
+        n_paid = sum(count for _, count in paid)
+        event = _composed(tuple((guarantee.event, count) for guarantee, count in paid))
+        epsilon, fixed = self._spent_epsilon(state, event, n_paid)
+        conditions = dict.fromkeys(c for guarantee, _ in paid for c in guarantee.conditions)
+        if fixed:
+            conditions[_FIXED] = None
+        # Composition needs independent noise, and one seed gives the same noise twice.
+        if sum(guarantee.seeded * count for guarantee, count in paid) > 1:
             conditions[_DISTINCT_SEEDS] = None
         return PrivacyGuarantee(
             epsilon=epsilon,
             delta=self.delta,
             adjacency=self.adjacency,
-            mechanism=f"all reservations so far ({state.totals.count})",
-            event=tight_total(state.charges),
-            seeded=any(guarantee.seeded for guarantee in guarantees),
+            mechanism=f"all reservations so far ({n_paid})",
+            event=event,
+            seeded=any(guarantee.seeded for guarantee, _ in paid),
             conditions=tuple(conditions),
         )
 
-    def remaining_epsilon(self) -> float:
-        """Return the largest epsilon of a pure-DP reservation that would still be accepted.
-
-        Never more than the budget's epsilon. With ``delta=0`` it is the budget less what was
-        spent; with a positive delta composition is cheaper than addition and more may fit.
-        """
+    def _spent_epsilon(self, state: State, event: PrivacyEvent, n_paid: int) -> tuple[float, bool]:
+        """Return the composed epsilon, and whether it needs reservations fixed beforehand."""
+        if n_paid == 0:
+            return 0.0, False
         if math.isinf(self.epsilon):
-            return math.inf
-        state = self._state()
-        if self.delta == 0.0:
-            return state.totals.left_of(self.epsilon)
+            return event.epsilon_at(self.delta), n_paid > 1
+        summed = self._rule.planned_epsilon(state.total)
+        if self.delta == 0.0:  # a sum of pure epsilons holds at every moment
+            return summed, False
+        return min(summed, event.epsilon_at(self.delta)), n_paid > 1
 
-        def fits(epsilon: float) -> bool:
-            asked = PrivacyGuarantee(epsilon, 0.0, self.adjacency, "pure DP", PureDP(epsilon))
-            return self._fits(state, RunningTotals.of(asked), asked.to_json())
+    def used(self) -> float:
+        """Return the share of the budget that is used up under the filter, from 0 to 1.
 
-        return _largest(fits, self.epsilon)
+        More than 1 only if the first reservation took the whole account; nothing can follow it.
+        """
+        with self._store.transaction() as connection:
+            return self._rule.used(self._state(connection).total)
+
+    def remaining_epsilon(self) -> float:
+        """Return the largest epsilon of a pure-DP reservation that would still be accepted."""
+        with self._store.transaction() as connection:
+            state = self._state(connection)
+        return self.epsilon if state.count == 0 else self._rule.largest_pure(state.total)
 
     def entries(self) -> list[LedgerEntry]:
-        """Return all reservations, oldest first."""
+        """Return all reservations, oldest first, those that a plan has paid for among them."""
         with self._store.transaction() as connection:
-            self._require_same(connection)
+            self._store.check(connection)
+            self._state(connection)
             rows = ledger_store.read_entries(connection)
-        return [LedgerEntry.from_row(*row) for row in rows]
+        return [_entry(*row) for row in rows]
 
-    def _state(self) -> _Snapshot:
-        with self._store.transaction() as connection:
-            self._require_same(connection)
-            charges = tuple(ledger_store.read_charges(connection))
-            return _Snapshot(self._totals(connection), charges)
+    def _state(self, connection: sqlite3.Connection) -> State:
+        state = self._store.state(connection)
+        if state.account != self._account:
+            raise LedgerError(
+                f"The file {self.path} was replaced by another ledger since it was opened. Open "
+                "it again if that is meant."
+            )
+        if state.count < self._seen:
+            raise LedgerError(
+                f"The ledger {self.path} holds {state.count} reservations and had {self._seen}: "
+                "an old copy was restored, which forgets what was spent. Restore a copy that "
+                "holds every reservation."
+            )
+        self._seen = state.count
+        return state
 
-    def _snapshot(self, connection: sqlite3.Connection, price: RunningTotals) -> _Snapshot:
-        """Return the state, with the charges only if the sums do not decide about `price`."""
-        self._require_same(connection)
-        totals = self._totals(connection)
-        if self.delta == 0.0 or self._settled(totals + price):
-            return _Snapshot(totals)
-        return _Snapshot(totals, tuple(ledger_store.read_charges(connection)))
-
-    def _totals(self, connection: sqlite3.Connection) -> RunningTotals:
-        try:
-            return RunningTotals.from_json(ledger_store.read_totals(connection))
-        except (ArithmeticError, KeyError, TypeError, ValueError) as error:
-            raise LedgerError(self._store.damage("its totals cannot be read")) from error
-
-    def _settled(self, totals: RunningTotals) -> bool:
-        return math.isinf(self.epsilon) or totals.within(self.epsilon, self.delta)
-
-    def _fits(self, before: _Snapshot, price: RunningTotals, text: str) -> bool:
-        if self._settled(before.totals + price):
-            return True
-        if self.delta == 0.0:  # the sums are the tight total then
-            return False
-        return fits_tightly((*before.charges, (text, 1)), self.epsilon, self.delta)
-
-    def _spent_epsilon(self, state: _Snapshot) -> float:
-        summed = state.totals.epsilon_at(self.delta)
-        if self.delta == 0.0 or state.totals.count == 0:
-            return summed
-        tight = tight_epsilon(state.charges, self.delta)
-        # The searches for epsilon and for delta round differently; either proof is enough.
-        if self.epsilon < tight and tight_delta(state.charges, self.epsilon) <= self.delta:
-            tight = self.epsilon
-        # The sums prove more, so they stand where the difference is mere rounding.
-        return tight if tight < summed * (1.0 - _ROUNDING) else summed
-
-    def _require_fit(
-        self, before: _Snapshot, price: RunningTotals, guarantee: PrivacyGuarantee, text: str
-    ) -> None:
-        if self._fits(before, price, text):
+    def _require_fit(self, state: State, price: Price, guarantee: PrivacyGuarantee) -> None:
+        rule = self._rule
+        if rule.admits(state.total + price):
             return
-        spent = self._spent_epsilon(before)
+        if state.count == 0 and rule.admits_alone(guarantee.event):
+            return
         raise BudgetExceededError(
             f"Reserving epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g} "
-            f"({guarantee.mechanism}) would overrun the ledger {self.path}: spent "
-            f"epsilon={spent:.6g}, remaining {max(0.0, self.epsilon - spent):.6g}, budget "
-            f"{self._budget_text()}. Nothing was charged."
+            f"({guarantee.mechanism}) would overrun the ledger {self.path}: it takes "
+            f"{_percent(rule.used(price))} of the budget, and {_percent(rule.used(state.total))} "
+            f"are used (budget {self._budget_text()}). Nothing was charged."
         )
 
     def _require_reservable(self, guarantee: PrivacyGuarantee, label: str) -> None:
@@ -306,12 +395,16 @@ class PrivacyLedger:
             raise TypeError(f"guarantee must be a PrivacyGuarantee, got {guarantee!r}")
         if not isinstance(label, str):
             raise TypeError(f"label must be a string, got {label!r}")
-        if guarantee.adjacency != self.adjacency:
-            raise LedgerError(
-                f"The ledger {self.path} counts adjacency={self.adjacency!r}, the reservation is "
-                f"under {guarantee.adjacency!r}; nothing was charged. Fit with adjacency="
-                f"{self.adjacency!r}, or use a ledger with adjacency={guarantee.adjacency!r}."
-            )
+        for name, held, asked in (
+            ("adjacency", self.adjacency, guarantee.adjacency),
+            ("unit", self.unit, getattr(guarantee, "unit", "record")),
+        ):
+            if asked != held:
+                raise LedgerError(
+                    f"The ledger {self.path} counts {name}={held!r}, the reservation is under "
+                    f"{asked!r}; nothing was charged. Fit with {name}={held!r}, or use a ledger "
+                    f"with {name}={asked!r}."
+                )
         if math.isinf(self.epsilon):
             return
         if math.isinf(guarantee.epsilon):
@@ -328,15 +421,11 @@ class PrivacyLedger:
                 "or a ledger with delta > 0."
             )
 
-    def _require_same(self, connection: sqlite3.Connection) -> None:
-        if self._store.account(connection) != self._account:
-            raise LedgerError(
-                f"The file {self.path} was replaced by another ledger since it was opened. Open "
-                "it again if that is meant."
-            )
-
     def _budget_text(self) -> str:
-        return f"epsilon={self.epsilon:g}, delta={self.delta:g}, adjacency={self.adjacency}"
+        return (
+            f"epsilon={self.epsilon:g}, delta={self.delta:g}, adjacency={self.adjacency}, "
+            f"filter={self.filter}, unit={self.unit}"
+        )
 
     def __copy__(self) -> PrivacyLedger:
         return self
@@ -344,8 +433,8 @@ class PrivacyLedger:
     def __deepcopy__(self, memo: dict[int, Any]) -> PrivacyLedger:
         return self
 
-    def __reduce__(self) -> tuple[Callable[..., PrivacyLedger], tuple[Path, Account]]:
-        return _restore, (self.path, self._account)
+    def __reduce__(self) -> tuple[Callable[..., PrivacyLedger], tuple[Path, Account, int]]:
+        return _restore, (self.path, self._account, self._seen)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PrivacyLedger):
@@ -358,22 +447,130 @@ class PrivacyLedger:
     def __repr__(self) -> str:
         return (
             f"PrivacyLedger({str(self.path)!r}, epsilon={self.epsilon!r}, delta={self.delta!r}, "
-            f"adjacency={self.adjacency!r})"
+            f"adjacency={self.adjacency!r}, filter={self.filter!r}, unit={self.unit!r})"
         )
 
 
-def _restore(path: Path, account: Account) -> PrivacyLedger:
+@dataclass(frozen=True)
+class LedgerPlan:
+    """Releases that a ledger was charged for all at once; pass it as ``ledger``.
+
+    Made by :meth:`PrivacyLedger.plan`. It lives in the ledger's file: copies, pickles and what
+    :meth:`PrivacyLedger.plans` returns later are the same plan.
+
+    Parameters
+    ----------
+    ledger : PrivacyLedger
+        The account.
+    number : int
+        The reservation that paid for the plan.
+    """
+
+    ledger: PrivacyLedger
+    number: int
+
+    def reserve(self, guarantee: PrivacyGuarantee, label: str = "") -> int:
+        """Tick off a listed release, or raise and change nothing.
+
+        Parameters
+        ----------
+        guarantee : PrivacyGuarantee
+            The cost; its event must be on the list and not used up.
+        label : str, default=""
+            What it is for; shown by :meth:`PrivacyLedger.entries`.
+
+        Returns
+        -------
+        int
+            The number of the reservation in the ledger.
+        """
+        ledger = self.ledger
+        ledger._require_reservable(guarantee, label)
+        with ledger._store.transaction(write=True) as connection:
+            ledger._state(connection)
+            if not ledger_store.tick_off(connection, self.number, _event_text(guarantee.event)):
+                raise BudgetExceededError(
+                    f"Plan {self.number} of the ledger {ledger.path} does not list "
+                    f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g} "
+                    f"({guarantee.mechanism}), or not once more. Nothing was charged. Reserve it "
+                    "in the ledger itself, or make another plan."
+                )
+            return ledger_store.append_entry(
+                connection, guarantee.to_json(), label, Price(), self.number
+            )
+
+
+def _restore(path: Path, account: Account, seen: int) -> PrivacyLedger:
     # Without opening the file: what is wrong with it is said when it is used.
     ledger = object.__new__(PrivacyLedger)
-    ledger.path, ledger._account = path, account
+    ledger.path, ledger._account, ledger._seen = path, account, seen
     return ledger
 
 
-def _largest(fits: Callable[[float], bool], budget: float) -> float:
-    if fits(budget):
-        return budget
-    low, high = 0.0, budget
-    while high - low > _REMAINING_TOLERANCE * budget:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+def _event_text(event: PrivacyEvent) -> str:
+    return json.dumps(event.to_dict(), sort_keys=True)
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.4g} %"
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str) -> PrivacyGuarantee:
+    """Return the guarantee that a ledger stored as `text`."""
+    try:
+        return PrivacyGuarantee.from_json(text)
+    except ValueError as error:
+        raise LedgerError(
+            f"A reservation in the ledger cannot be read: {error}. Import the module that defines "
+            "its kind of event, or use the release of skdpbayes that wrote it."
+        ) from error
+
+
+def _entry(
+    number: int, time: str, pid: int, label: str, plan: int | None, text: str
+) -> LedgerEntry:
+    held = _read(text)
+    return LedgerEntry(
+        id=number,
+        time=datetime.fromisoformat(time),
+        label=label,
+        pid=pid,
+        plan=plan,
+        mechanism=held.mechanism,
+        epsilon=held.epsilon,
+        delta=held.delta,
+        adjacency=held.adjacency,
+        seeded=held.seeded,
+        conditions=held.conditions,
+    )
+
+
+@lru_cache(maxsize=64)
+def _composed(charges: tuple[tuple[PrivacyEvent, int], ...]) -> PrivacyEvent:
+    """Return the event of all charges together; very many distinct ones are rounded up."""
+    counts: Counter[PrivacyEvent] = Counter()
+    for event, count in charges:
+        counts[event] += count
+    for kind in (PureDP, BoundedRange):
+        alike = [event for event in counts if isinstance(event, kind)]
+        if len(alike) > _MOST_DISTINCT:
+            for event in alike:
+                counts[_rounded_up(event)] += counts.pop(event)
+    return compose(repeat(event, count) for event, count in counts.items())
+
+
+def _rounded_up(event: PrivacyEvent) -> PrivacyEvent:
+    """Return a slightly less private event out of a set that stays small."""
+    if isinstance(event, PureDP):
+        return PureDP(_grid_above(event.epsilon))
+    assert isinstance(event, BoundedRange)
+    return BoundedRange(_grid_above(event.eta), event.n_draws)
+
+
+def _grid_above(value: float) -> float:
+    if value == 0.0 or math.isinf(value):
+        return value
+    power = math.ceil(math.log(value) / math.log(_GRID_RATIO))
+    rounded = _GRID_RATIO**power
+    return rounded if rounded >= value else _GRID_RATIO ** (power + 1)

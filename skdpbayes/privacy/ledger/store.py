@@ -9,27 +9,35 @@ Decisions about the file, and why:
 * A process-wide lock around each operation, taken before a fork: SQLite keeps its table of POSIX
   locks in process memory, and a child that inherited it in the middle of an operation of another
   thread would take that thread's locks for its own.
+* No totals are stored. Each distinct guarantee is kept once, with its price and its count, and
+  they are added up every time. A digest covers the account, these charges and the plans, and a
+  chain of digests covers the entries; both tell damage, not forgery.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import sqlite3
 import threading
-import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 from skdpbayes.exceptions import LedgerError
+from skdpbayes.privacy.ledger.filter import Price
 
-__all__ = ["Account", "LedgerStore"]
+__all__ = ["Account", "Charge", "LedgerStore", "State"]
 
 APPLICATION_ID = 0x736B6470  # "skdp": lets `file` and us tell a ledger from other SQLite files
-SCHEMA_VERSION = 1
-BUSY_SECONDS = 120.0  # a tight total under the write lock takes seconds at worst
+SCHEMA_VERSION = 2
+BUSY_SECONDS = 120.0
+_SMALLEST_FILE = 512  # bytes of a SQLite page at least
 
 _SCHEMA = f"""
 CREATE TABLE account (
@@ -37,31 +45,43 @@ CREATE TABLE account (
     epsilon REAL NOT NULL,
     delta REAL NOT NULL,
     adjacency TEXT NOT NULL,
+    unit TEXT NOT NULL,
+    filter TEXT NOT NULL,
     identity TEXT NOT NULL,
     created TEXT NOT NULL,
-    totals TEXT NOT NULL
+    chain TEXT NOT NULL,
+    digest TEXT NOT NULL
 );
 CREATE TABLE charge (
     id INTEGER PRIMARY KEY,
-    guarantee TEXT NOT NULL UNIQUE,
-    count INTEGER NOT NULL
+    guarantee TEXT NOT NULL,
+    planned INTEGER NOT NULL,
+    size TEXT NOT NULL,
+    slack TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    UNIQUE (guarantee, planned)
 );
 CREATE TABLE entry (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    id INTEGER PRIMARY KEY,
     time TEXT NOT NULL,
     pid INTEGER NOT NULL,
     label TEXT NOT NULL,
-    charge INTEGER NOT NULL REFERENCES charge (id)
+    charge INTEGER NOT NULL REFERENCES charge (id),
+    plan INTEGER REFERENCES entry (id)
 );
-CREATE TRIGGER entry_counts AFTER INSERT ON entry
-    BEGIN UPDATE charge SET count = count + 1 WHERE id = NEW.charge; END;
-CREATE TRIGGER entry_stays BEFORE DELETE ON entry
-    BEGIN SELECT RAISE(ABORT, 'a reservation cannot be taken back'); END;
-CREATE TRIGGER entry_fixed BEFORE UPDATE ON entry
-    BEGIN SELECT RAISE(ABORT, 'a reservation cannot be changed'); END;
+CREATE TABLE plan (
+    entry INTEGER NOT NULL REFERENCES entry (id),
+    event TEXT NOT NULL,
+    planned INTEGER NOT NULL,
+    used INTEGER NOT NULL,
+    PRIMARY KEY (entry, event)
+);
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
+
+# What Python raises when it is given other bytes than were written.
+_UNREADABLE = (ArithmeticError, MemoryError, TypeError, ValueError)
 
 _operation_lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
@@ -79,7 +99,41 @@ class Account:
     epsilon: float
     delta: float
     adjacency: str
+    unit: str
+    filter: str
     identity: str
+
+
+@dataclass(frozen=True)
+class Charge:
+    """A guarantee, what one reservation of it cost, and how often it was reserved.
+
+    A ``planned`` one was paid for by the plan that listed it and costs nothing by itself.
+    """
+
+    guarantee: str
+    planned: bool
+    price: Price
+    count: int
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that a decision needs, read and checked as a whole."""
+
+    account: Account
+    charges: tuple[Charge, ...]
+    chain: str
+
+    @property
+    def count(self) -> int:
+        """The number of entries."""
+        return sum(charge.count for charge in self.charges)
+
+    @property
+    def total(self) -> Price:
+        """What everything reserved so far costs."""
+        return sum((c.price.times(c.count) for c in self.charges), Price())
 
 
 @dataclass(frozen=True)
@@ -89,42 +143,49 @@ class LedgerStore:
     path: Path
 
     def exists(self) -> bool:
-        """Whether there is a file with something in it (an empty one is a creation cut short)."""
+        """Whether there is a file. An empty one is damage: creation never leaves one."""
         try:
             if self.path.is_dir():
                 raise LedgerError(
                     f"{self.path} is a directory; a ledger is a file. Name a file in it."
                 )
-            return self.path.stat().st_size > 0
+            size = self.path.stat().st_size
         except FileNotFoundError:
+            if self.path.with_name(self.path.name + "-journal").exists():
+                raise LedgerError(
+                    self.damage("it is gone, and its journal is still there")
+                ) from None
             return False
         except OSError as error:
             raise LedgerError(
                 f"Cannot look at the ledger {self.path}: {error.strerror}. Check the path and its "
                 "permissions."
             ) from error
+        if size < _SMALLEST_FILE:  # SQLite takes it for a new database
+            raise LedgerError(self.damage("the file is empty or cut short"))
+        return True
 
-    def create(self, epsilon: float, delta: float, adjacency: str, totals: str) -> None:
-        """Create the ledger; one that another process has created meanwhile is left as it is."""
-        with _operation_lock:
-            self._create_empty_file()
-        with self.transaction(write=True) as connection:
-            if _is_blank(connection):
+    def create(self, account: Account) -> None:
+        """Create the ledger; one that another process has created meanwhile is left as it is.
+
+        It is written under another name and then linked, so that it appears complete or not at all.
+        """
+        draft = self.path.with_name(f".{self.path.name}.{account.identity}.new")
+        try:
+            with _operation_lock:
+                # The mode is given at creation: there is no moment at which others could open it.
+                os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            with LedgerStore(draft).transaction(write=True) as connection:
                 for statement in _statements(_SCHEMA):
                     connection.execute(statement)
                 now = datetime.now(UTC).isoformat(timespec="microseconds")
                 connection.execute(
-                    "INSERT INTO account VALUES (1, ?, ?, ?, ?, ?, ?)",
-                    (epsilon, delta, adjacency, uuid.uuid4().hex, now, totals),
+                    "INSERT INTO account VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*astuple(account), now, account.identity, ""),
                 )
-
-    def _create_empty_file(self) -> None:
-        # The mode is given at creation, so there is no moment at which others could open the file.
-        # SQLite gives its journal the same mode.
-        try:
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        except FileExistsError:
-            return
+                _seal(connection)
+            with contextlib.suppress(FileExistsError):
+                os.link(draft, self.path)
         except FileNotFoundError as error:
             raise LedgerError(
                 f"Cannot create the ledger {self.path}: the directory {self.path.parent} does not "
@@ -133,19 +194,31 @@ class LedgerStore:
         except OSError as error:
             raise LedgerError(
                 f"Cannot create the ledger {self.path}: {error.strerror}. Choose a directory that "
-                "you can write to."
+                "you can write to, on a local disk."
             ) from error
+        finally:
+            with contextlib.suppress(OSError):
+                draft.unlink()
 
-    def check(self, connection: sqlite3.Connection) -> int:
-        """Check that the file is sound and its counts complete; return the number of entries."""
+    def check(self, connection: sqlite3.Connection) -> State:
+        """Check the whole file, also what no decision reads; return its state."""
         verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if verdict != "ok":
-            raise LedgerError(self.damage(verdict))
-        counted = connection.execute("SELECT COALESCE(SUM(count), 0) FROM charge").fetchone()[0]
-        entered = int(connection.execute("SELECT COUNT(*) FROM entry").fetchone()[0])
-        if counted != entered:
-            raise LedgerError(self.damage(f"{entered} entries, {counted} counted"))
-        return entered
+            raise LedgerError(self.damage(" ".join(verdict.split())))
+        state = self.state(connection)
+        chain, counts = state.account.identity, Counter[int]()
+        try:
+            for row in connection.execute("SELECT * FROM entry ORDER BY id"):
+                chain = _link(chain, row)
+                counts[row[4]] += 1
+        except _UNREADABLE as error:
+            raise LedgerError(self.damage(f"it cannot be read: {error}")) from error
+        if chain != state.chain:
+            raise LedgerError(self.damage("its entries do not match their digest"))
+        counted = dict(connection.execute("SELECT id, count FROM charge").fetchall())
+        if counted != dict(counts):
+            raise LedgerError(self.damage("its entries do not match their counts"))
+        return state
 
     def damage(self, detail: str) -> str:
         """Say that the file is damaged and what to do about it."""
@@ -155,15 +228,26 @@ class LedgerStore:
             "spent."
         )
 
-    def account(self, connection: sqlite3.Connection) -> Account:
-        """Read the budget row."""
+    def state(self, connection: sqlite3.Connection) -> State:
+        """Read the account and its charges; raise unless they are what was written."""
         require_ledger(connection, self.path)
-        row = connection.execute(
-            "SELECT epsilon, delta, adjacency, identity FROM account"
-        ).fetchone()
-        if row is None:
-            raise LedgerError(self.damage("its budget row is missing"))
-        return Account(*row)
+        try:
+            row = connection.execute("SELECT * FROM account").fetchone()
+            if row is None or row[-1] != _digest(connection):
+                raise LedgerError(self.damage("its contents do not match their digest"))
+            charges = connection.execute(
+                "SELECT guarantee, planned, size, slack, count FROM charge ORDER BY id"
+            )
+            return State(
+                Account(*row[1:7]),
+                tuple(
+                    Charge(text, bool(planned), Price(Decimal(size), Decimal(slack)), count)
+                    for text, planned, size, slack, count in charges
+                ),
+                row[8],
+            )
+        except _UNREADABLE as error:
+            raise LedgerError(self.damage(f"it cannot be read: {error}")) from error
 
     @contextlib.contextmanager
     def transaction(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
@@ -189,37 +273,85 @@ class LedgerStore:
                 connection.close()  # rolls back what was not committed
 
 
-def read_totals(connection: sqlite3.Connection) -> str:
-    """Read the running totals."""
-    return str(connection.execute("SELECT totals FROM account").fetchone()[0])
-
-
-def read_charges(connection: sqlite3.Connection) -> list[tuple[str, int]]:
-    """Read the distinct guarantees and how often each was reserved."""
-    return connection.execute("SELECT guarantee, count FROM charge ORDER BY id").fetchall()
-
-
-def read_entries(connection: sqlite3.Connection) -> list[tuple[int, str, int, str, str]]:
-    """Read every reservation: id, time, pid, label, guarantee."""
+def read_entries(
+    connection: sqlite3.Connection,
+) -> list[tuple[int, str, int, str, int | None, str]]:
+    """Read every reservation: id, time, pid, label, plan, guarantee."""
     return connection.execute(
-        "SELECT entry.id, time, pid, label, guarantee FROM entry"
+        "SELECT entry.id, time, pid, label, plan, guarantee FROM entry"
         " JOIN charge ON charge.id = entry.charge ORDER BY entry.id"
     ).fetchall()
 
 
-def append_entry(connection: sqlite3.Connection, guarantee: str, label: str, totals: str) -> int:
-    """Write one reservation and the totals that include it; return its id."""
+def append_entry(
+    connection: sqlite3.Connection,
+    guarantee: str,
+    label: str,
+    price: Price,
+    plan: int | None = None,
+) -> int:
+    """Write one reservation; return its id. One that a plan has paid for costs nothing."""
+    planned = plan is not None
     connection.execute(
-        "INSERT OR IGNORE INTO charge (guarantee, count) VALUES (?, 0)", (guarantee,)
+        "INSERT OR IGNORE INTO charge (guarantee, planned, size, slack, count)"
+        " VALUES (?, ?, ?, ?, 0)",
+        (guarantee, planned, str(price.size), str(price.slack)),
     )
+    (charge,) = connection.execute(
+        "SELECT id FROM charge WHERE guarantee = ? AND planned = ?", (guarantee, planned)
+    ).fetchone()
+    connection.execute("UPDATE charge SET count = count + 1 WHERE id = ?", (charge,))
+    (last,) = connection.execute("SELECT COALESCE(MAX(id), 0) FROM entry").fetchone()
+    now = datetime.now(UTC).isoformat(timespec="microseconds")
+    row = (last + 1, now, os.getpid(), label, charge, plan)
+    connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", row)
+    (chain,) = connection.execute("SELECT chain FROM account").fetchone()
+    connection.execute("UPDATE account SET chain = ?", (_link(chain, row),))
+    _seal(connection)
+    return int(row[0])
+
+
+def append_plan(connection: sqlite3.Connection, entry: int, events: Mapping[str, int]) -> None:
+    """Write what the plan paid for by reservation `entry` lists: events with their counts."""
+    connection.executemany(
+        "INSERT INTO plan VALUES (?, ?, ?, 0)", [(entry, *item) for item in events.items()]
+    )
+    _seal(connection)
+
+
+def tick_off(connection: sqlite3.Connection, entry: int, event: str) -> bool:
+    """Use up one listed event of a plan; return False if there is none left."""
     cursor = connection.execute(
-        "INSERT INTO entry (time, pid, label, charge)"
-        " SELECT ?, ?, ?, id FROM charge WHERE guarantee = ?",
-        (datetime.now(UTC).isoformat(timespec="microseconds"), os.getpid(), label, guarantee),
+        "UPDATE plan SET used = used + 1 WHERE entry = ? AND event = ? AND used < planned",
+        (entry, event),
     )
-    connection.execute("UPDATE account SET totals = ?", (totals,))
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
+    return cursor.rowcount == 1
+
+
+def read_plans(connection: sqlite3.Connection) -> list[tuple[int, int, int]]:
+    """Read for each plan: its reservation, how many events it lists, how many are used up."""
+    return connection.execute(
+        "SELECT entry, SUM(planned), SUM(used) FROM plan GROUP BY entry ORDER BY entry"
+    ).fetchall()
+
+
+def _link(chain: str, row: tuple[object, ...]) -> str:
+    """Return the digest of all entries so far and one more."""
+    return hashlib.sha256(json.dumps([chain, *row]).encode()).hexdigest()
+
+
+def _digest(connection: sqlite3.Connection) -> str:
+    """Return the digest of the account, the charges and the plans, and so of the entries, too."""
+    content = [
+        connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
+        for table in ("charge", "plan")
+    ]
+    (account,) = connection.execute("SELECT * FROM account").fetchall()
+    return hashlib.sha256(json.dumps([account[:-1], *content]).encode()).hexdigest()
+
+
+def _seal(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE account SET digest = ?", (_digest(connection),))
 
 
 def require_ledger(connection: sqlite3.Connection, path: Path) -> None:
@@ -232,16 +364,17 @@ def require_ledger(connection: sqlite3.Connection, path: Path) -> None:
             "new file."
         )
     if version != SCHEMA_VERSION:
+        advice = (
+            "Its budget was kept by a rule that does not hold for releases chosen in view of "
+            "earlier ones. List its reservations with the release of skdpbayes that wrote it, "
+            "create a new ledger, and reserve them there before anything else."
+            if version == 1
+            else "Use the release of skdpbayes that wrote it."
+        )
         raise LedgerError(
             f"{path} is a ledger of version {version}; this skdpbayes reads version "
-            f"{SCHEMA_VERSION}. Use the release of skdpbayes that wrote it."
+            f"{SCHEMA_VERSION}. {advice}"
         )
-
-
-def _is_blank(connection: sqlite3.Connection) -> bool:
-    (n_objects,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    return bool(n_objects == 0 and application == 0)
 
 
 def _statements(script: str) -> Iterator[str]:
@@ -260,6 +393,8 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise LedgerError(_explain(path, error)) from error
+    except UnicodeDecodeError as error:  # a message of SQLite that quotes damaged text
+        raise LedgerError(LedgerStore(path).damage(str(error))) from error
 
 
 def _explain(path: Path, error: sqlite3.Error) -> str:
