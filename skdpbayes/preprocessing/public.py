@@ -637,10 +637,10 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):
         both = [column for column in bounds if column in categories]
         if both:
             raise ValueError(f"the columns {both} are in bounds and in categories: choose one")
-        for parameter, given in (("skewed", self.skewed), ("missing", self.missing)):
-            if isinstance(given, str):
-                raise TypeError(f"{parameter} must be a collection of columns, got {given!r}")
-            _refuse_unknown(parameter, given, bounds if parameter == "skewed" else declared)
+        for parameter, named in (("skewed", self.skewed), ("missing", self.missing)):
+            if isinstance(named, str):
+                raise TypeError(f"{parameter} must be a collection of columns, got {named!r}")
+            _refuse_unknown(parameter, named, bounds if parameter == "skewed" else declared)
         undeclared = [column for column in columns if column not in declared]
         if undeclared and self.remainder == "error":
             raise ValueError(
