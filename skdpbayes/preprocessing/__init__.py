@@ -10,5 +10,12 @@ from skdpbayes.preprocessing.public import (
     RowNormClipper,
     private_preprocessor,
 )
+from skdpbayes.preprocessing.scattering import ScatteringTransformer
 
-__all__ = ["BoundsScaler", "PrivatePreprocessor", "RowNormClipper", "private_preprocessor"]
+__all__ = [
+    "BoundsScaler",
+    "PrivatePreprocessor",
+    "RowNormClipper",
+    "ScatteringTransformer",
+    "private_preprocessor",
+]

@@ -212,7 +212,7 @@ class BoundsScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self._checked_range()
         validate_data(self, X, dtype=FLOAT_DTYPES)
         names = getattr(self, "feature_names_in_", None)
-        self.bounds_ = _resolve_bounds(self.bounds, self.n_features_in_, names)
+        self.bounds_ = resolve_bounds(self.bounds, self.n_features_in_, names)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -238,7 +238,7 @@ class BoundsScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             share = X[rows].astype(np.float64)
             if self.clip:
                 np.clip(share, low, high, out=share)
-            share = _share_of_range(share, low, high)
+            share = share_of_range(share, low, high)
             scaled = start * (1.0 - share) + stop * share
             if self.clip:
                 np.clip(scaled, start, stop, out=scaled)  # rounding may have passed the ends
@@ -268,7 +268,7 @@ class BoundsScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         low, high = self.bounds_.T
         factor = self._norm_factor(X.dtype)
         for rows in _row_blocks(X):
-            share = _share_of_range(X[rows].astype(np.float64) / factor, start, stop)
+            share = share_of_range(X[rows].astype(np.float64) / factor, start, stop)
             X[rows] = _fitting(low * (1.0 - share) + high * share, X.dtype)
         return X
 
@@ -650,7 +650,7 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):
         blocks: dict[int, _Number | _Category] = {}
         for position, column in enumerate(columns):
             if column in bounds:
-                low, high = _resolve_bounds(bounds[column], 1, np.array([column], dtype=object))[0]
+                low, high = resolve_bounds(bounds[column], 1, np.array([column], dtype=object))[0]
                 log = column in self.skewed
                 blocks[position] = _Number(low, high, log, n_knots, column in self.missing)
             elif column in categories:
@@ -695,7 +695,7 @@ class _Number:
         if self.log:
             share = np.log1p(values - self.low) / np.log1p(self.high - self.low)
         else:
-            share = _share_of_range(values, self.low, self.high)
+            share = share_of_range(values, self.low, self.high)
         share = np.clip(share, 0.0, 1.0)
         indicated = float(self.missing)  # the value where one is missing
         last = self.width - 1
@@ -867,7 +867,7 @@ def _in_units(
     return coef * slope, np.asarray(intercept, dtype=np.float64) + coef @ shift
 
 
-def _share_of_range(values: np.ndarray, low: Any, high: Any) -> np.ndarray:
+def share_of_range(values: np.ndarray, low: Any, high: Any) -> np.ndarray:
     """Return which part of the way from ``low`` to ``high`` values have gone.
 
     Everything is first divided by a power of two near the larger bound, so that the difference of
@@ -900,7 +900,7 @@ def _row_blocks(X: np.ndarray) -> Iterator[slice]:
     return gen_batches(X.shape[0], max(1, 2**20 // X.shape[1]))
 
 
-def _resolve_bounds(bounds: Any, n_features: int, names: np.ndarray | None) -> np.ndarray:
+def resolve_bounds(bounds: Any, n_features: int, names: np.ndarray | None) -> np.ndarray:
     """Return the public bounds as an array (n_features, 2) in column order."""
     if bounds is None:
         raise ValueError(
