@@ -19,6 +19,8 @@ __getattr__, __dir__, __all__ = attach(
         "PrivacyWarning": "exceptions",
         "PrivateHMM": "estimators.hidden_markov",
         "RowNormClipper": "preprocessing",
+        "ScatteringTransformer": "preprocessing",
+        "private_preprocessor": "preprocessing",
     },
     submodules=[
         "auditing",

@@ -26,7 +26,7 @@ from skdpbayes.preprocessing import BoundsScaler, RowNormClipper
         RowNormClipper(),
         RowNormClipper(norm=0.1, copy=False),
         BoundsScaler(bounds=(-1.0, 1.0)),
-        BoundsScaler(bounds=(-2, 5), feature_range=(0, 1), unit_norm=True),
+        BoundsScaler(bounds=(-2, 5), feature_range=(0, 1), norm=1.0),
         BoundsScaler(bounds=(-2, 5), clip=False),
     ],
 )
@@ -148,11 +148,11 @@ def test_one_pair_serves_all_columns():
     np.testing.assert_allclose(pair.transform(X), X / 3)
 
 
-@pytest.mark.parametrize("unit_norm", [False, True])
+@pytest.mark.parametrize("norm", [None, 1.0, 3.0])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_inverse_transform_inside_the_bounds(unit_norm, dtype):
+def test_inverse_transform_inside_the_bounds(norm, dtype):
     X = np.random.default_rng(1).uniform(10, 30, size=(30, 5)).astype(dtype)
-    scaler = BoundsScaler((10, 30), feature_range=(-0.5, 2), unit_norm=unit_norm).fit(X)
+    scaler = BoundsScaler((10, 30), feature_range=(-0.5, 2), norm=norm).fit(X)
     back = scaler.inverse_transform(scaler.transform(X))
     assert back.dtype == dtype
     np.testing.assert_allclose(back, X, rtol=1e-5 if dtype == np.float32 else 1e-12)
@@ -163,19 +163,20 @@ def test_inverse_transform_inside_the_bounds(unit_norm, dtype):
 @pytest.mark.parametrize("feature_range", [(-1, 1), (0, 1), (-3, 0.5)])
 @pytest.mark.parametrize("d", [1, 2, 3, 10, 97])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_unit_norm_holds_at_the_corners(feature_range, d, dtype):
+@pytest.mark.parametrize("norm", [1.0, 2.5])
+def test_norm_holds_at_the_corners(feature_range, d, dtype, norm):
     X = np.where(np.random.default_rng(d).random((50, d)) < 0.5, -9, 9).astype(dtype)
     X[0], X[1] = -9, 9
-    out = BoundsScaler((-1, 2), feature_range=feature_range, unit_norm=True).fit_transform(X)
+    out = BoundsScaler((-1, 2), feature_range=feature_range, norm=norm).fit_transform(X)
     squares = [exact_square(row) for row in out]
-    assert max(squares) <= 1
-    assert max(squares) > 1 - 1e-5  # and not smaller than it has to be
-    np.testing.assert_array_equal(RowNormClipper().fit_transform(out), out)
+    assert max(squares) <= norm**2
+    assert max(squares) > norm**2 * (1 - 1e-5)  # and not smaller than it has to be
+    np.testing.assert_array_equal(RowNormClipper(norm).fit_transform(out), out)
 
 
 def test_mapping_of_bounds_follows_the_columns():
     frame = pd.DataFrame({"b": [5.0, 0.0], "a": [1.0, 0.5]})
-    bounds = {"a": (0, 1), "b": (0, 10), "unused": (3, 4)}
+    bounds = {"a": (0, 1), "b": (0, 10)}
     scaler = BoundsScaler(bounds).set_output(transform="pandas").fit(frame)
     np.testing.assert_array_equal(scaler.bounds_, [[0, 10], [0, 1]])
     out = scaler.transform(frame)
@@ -189,6 +190,7 @@ def test_mapping_of_bounds_follows_the_columns():
     [
         (None, "bounds is required"),
         ({"a": (0, 1)}, r"no entry for the columns \['b'\]"),
+        ({"a": (0, 1), "b": (0, 1), "bb": (0, 1)}, "bounds names 'bb', .* did you mean 'b'?"),
         ({"a": (0, 1), "b": (2, 2)}, "bounds of column 'b' must be finite with low < high"),
         ({"a": (0, np.inf), "b": (2, 3)}, "bounds of column 'a'"),
         ((0, np.nan), "bounds of column 'a'"),
@@ -214,11 +216,64 @@ def test_bad_feature_range(feature_range):
         BoundsScaler((0, 1), feature_range=feature_range).fit([[0.0]])
 
 
-def test_unit_norm_needs_clipping():
+def test_norm_needs_clipping():
     with pytest.raises(ValueError, match="only with clip=True"):
-        BoundsScaler((0, 1), unit_norm=True, clip=False).fit([[0.0]])
-    with pytest.raises(TypeError, match="unit_norm must be True or False"):
-        BoundsScaler((0, 1), unit_norm="yes").fit([[0.0]])
+        BoundsScaler((0, 1), norm=1.0, clip=False).fit([[0.0]])
+    with pytest.raises(TypeError, match="norm, unless None, must be a number"):
+        BoundsScaler((0, 1), norm="yes").fit([[0.0]])
+    with pytest.raises(ValueError, match="norm, unless None, must be a number"):
+        BoundsScaler((0, 1), norm=0.0).fit([[0.0]])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (-1.7e308, 1.7e308),
+        (0.0, 5e-324),
+        (-5e-324, 1.7e308),
+        (16777216.0, 16777217.0),  # equal in single precision
+        (0.0, 1e300),  # infinite in single precision
+        (1.0, np.nextafter(1.0, 2.0)),
+        (-3e38, 3e38),
+    ],
+)
+def test_extreme_bounds_give_finite_values_in_range(dtype, pair):
+    limits = np.finfo(dtype)
+    X = np.array([limits.min, -1.0, 0.0, 16777216.0, 1.0, limits.max], dtype=dtype)[:, None]
+    out = BoundsScaler(pair).fit_transform(X)
+    share = [Fraction(float(v)) - Fraction(pair[0]) for v in X[:, 0]]
+    wide = Fraction(pair[1]) - Fraction(pair[0])
+    inside = [min(max(part / wide, Fraction(0)), Fraction(1)) for part in share]
+    np.testing.assert_allclose(out[:, 0], [float(2 * part - 1) for part in inside], atol=1e-6)
+    scaler = BoundsScaler(pair, norm=1.0).fit(X)
+    assert all(exact_square(row) <= 1 for row in scaler.transform(X))
+    assert np.isfinite(scaler.inverse_transform(scaler.transform(X))).all()
+
+
+def test_single_precision_loses_nothing_to_large_bounds():
+    X = np.array([[16777216.0], [16777218.0]], dtype=np.float32)
+    out = BoundsScaler((16777216, 16777219)).fit_transform(X)
+    np.testing.assert_allclose(out[:, 0], [-1.0, 1 / 3], rtol=1e-6)
+
+
+def test_rows_in_blocks_are_rows_alone():
+    X = np.random.default_rng(0).uniform(-2, 2, size=(40, 60_000))  # more than one block
+    scaler = BoundsScaler((-1, 1), norm=1.0).fit(X)
+    np.testing.assert_array_equal(scaler.transform(X)[25:26], scaler.transform(X[25:26]))
+
+
+def test_coefficients_in_units_give_the_same_logits():
+    rng = np.random.default_rng(2)
+    X = rng.uniform([0, 10], [5, 90], size=(20, 2))
+    scaler = BoundsScaler([(0, 5), (10, 90)], feature_range=(-0.5, 2), norm=1.0).fit(X)
+    coef, intercept = rng.normal(size=(7, 3, 2)), rng.normal(size=(7, 3))
+    scaled = np.einsum("nd,skd->skn", scaler.transform(X), coef) + intercept[..., None]
+    in_units, shifted = scaler.coef_in_units(coef, intercept)
+    own = np.einsum("nd,skd->skn", X, in_units) + shifted[..., None]
+    np.testing.assert_allclose(own, scaled, rtol=1e-10, atol=1e-12)
+    with pytest.raises(ValueError, match="coef must have 2 columns"):
+        scaler.coef_in_units(np.zeros((1, 3)))
 
 
 def test_scaler_has_to_be_fitted():
