@@ -218,9 +218,19 @@ def test_replacing_a_logistic_record_costs_twice_the_gaussian_shift(penalty):
 
 def test_replacing_is_the_gaussian_profile_where_the_condition_holds():
     event = ObjectivePerturbation(4.0, 0.2, "replace_one")
-    for epsilon in (0.4 + 1 / 16 + 1e-9, 1.0, 3.0):
+    for epsilon in (0.4 - 1 / 16 + 1e-9, 1.0, 3.0):
         assert event.delta_at(epsilon) == pytest.approx(gdp_delta(epsilon, 0.5), rel=1e-9)
     assert event.delta_at(0.2) > gdp_delta(0.2, 0.5)
+
+
+@pytest.mark.parametrize("curvature", [0.7, 1.0, 2.0])
+def test_replacing_is_free_of_the_determinant_from_the_threshold_of_adding_first(curvature):
+    mu = 0.25
+    threshold = max(mu**2, 2.0 * curvature - mu**2)
+    event = ObjectivePerturbation(1.0 / mu, curvature, "replace_one")
+    for epsilon in (threshold + 1e-9, threshold + 0.1):  # deleting first needs 2k + mu^2
+        assert epsilon < 2.0 * curvature + mu**2
+        assert event.delta_at(epsilon) == pytest.approx(gdp_delta(epsilon, 2.0 * mu), rel=1e-9)
 
 
 def test_published_values():

@@ -28,13 +28,15 @@ is convex in :math:`s`, and the loss is at most :math:`\max(A,0)`: the Gaussian 
 :math:`q=1-p_y`, :math:`T\le 2q-q^2K/(K-1)`, a quadratic in :math:`q` again. A union bound over
 the :math:`K-1` vertices gives the factor :math:`K-1`.
 
-**A record replaced** is a deletion followed by an addition. For any split
+**A record replaced** is an addition followed by a deletion; the data set in the middle, with one
+record more, is only a device of the proof. For any split
 :math:`\varepsilon=\varepsilon_1+\varepsilon_2`,
-:math:`\delta(\varepsilon)\le\delta_-(\varepsilon_1)+e^{\varepsilon_1}\delta_+(\varepsilon_2)`
-(deleted, added). At :math:`\varepsilon_1=(\varepsilon-\mu^2)/2` the two Gaussian profiles share
+:math:`\delta(\varepsilon)\le\delta_+(\varepsilon_1)+e^{\varepsilon_1}\delta_-(\varepsilon_2)`
+(added, deleted). At :math:`\varepsilon_1=(\varepsilon-\mu^2)/2` the two Gaussian profiles share
 one optimal test and the sum is exactly the Gaussian profile of :math:`2\mu`: for the logistic loss
-:math:`\delta(\varepsilon)=H(\varepsilon;2R/\sigma)` whenever :math:`\varepsilon\ge2k+\mu^2`,
-which nearly antipodal records with a common component approach (two dimensions, the rest of the
+:math:`\delta(\varepsilon)=H(\varepsilon;2R/\sigma)` whenever
+:math:`\varepsilon\ge\max(\mu^2, 2k-\mu^2)`, which
+nearly antipodal records with a common component approach (two dimensions, the rest of the
 data pushing against that component).
 
 **Releases around the minimizer.** Noise added to the computed minimizer, and statistics evaluated
@@ -251,28 +253,42 @@ def _added_delta(epsilon: float, event: ObjectivePerturbation, side_mu: float) -
 
 
 def _replaced_delta(epsilon: float, event: ObjectivePerturbation) -> float:
-    """Bound delta of replacing a record: the best split of epsilon over deletion and addition."""
+    """Bound delta of replacing a record: the best split of epsilon over addition and deletion.
+
+    The new record is added first and the old one deleted from all of them, or the other way
+    around. The first order gives the deletion the larger share, and the determinant costs only
+    there.
+    """
     half = 0.5 * event.side_mu
     mu_square = event.noise_multiplier**-2 + half * half
 
-    def price(first: float) -> float:
-        if first > _LARGEST_EPSILON:  # as good as no privacy
+    def add_first(share: float) -> float:
+        deleted = _deleted_delta(epsilon - share, event, half)
+        return _added_delta(share, event, half) + math.exp(share) * deleted
+
+    def delete_first(share: float) -> float:
+        if share > _LARGEST_EPSILON:  # as good as no privacy
             return 1.0
-        added = _added_delta(epsilon - first, event, half)
-        return _deleted_delta(first, event, half) + math.exp(first) * added
+        added = _added_delta(epsilon - share, event, half)
+        return _deleted_delta(share, event, half) + math.exp(share) * added
 
     balanced = 0.5 * (epsilon - mu_square)
-    best = price(balanced)
+    best = add_first(balanced)
     gaussian = gaussian_delta_once(epsilon, 2.0 * math.sqrt(mu_square))
     if best > gaussian * (1.0 + 1e-9):  # else no split can do better
         # the determinant makes the deletion dearer, so its share only grows
-        found = minimize_scalar(
-            price,
-            bounds=(balanced, epsilon + mu_square),
-            method="bounded",
-            options={"xatol": 2e-3 * (epsilon + mu_square), "maxiter": _SPLITS},
-        )
-        best = min(best, float(found.fun), price(0.0))
+        for price, low, high in (
+            (add_first, min(-mu_square, balanced - mu_square), balanced),
+            (delete_first, balanced, epsilon + mu_square),
+        ):
+            found = minimize_scalar(
+                price,
+                bounds=(low, high),
+                method="bounded",
+                options={"xatol": 2e-3 * (epsilon + mu_square), "maxiter": _SPLITS},
+            )
+            best = min(best, float(found.fun))
+        best = min(best, add_first(0.0), delete_first(0.0))
     return min(1.0, best)
 
 
@@ -376,14 +392,21 @@ def _node_profiles(event: ObjectivePerturbation) -> tuple[FloatArray, FloatArray
 def _replaced_profile(nodes: FloatArray, event: ObjectivePerturbation) -> FloatArray:
     """Bound the profile of replacing a record at evenly spaced `nodes` from 0 up.
 
-    Splits over the same grid: delta_m = min_i deleted_i + exp(epsilon_i) added_(m - i).
+    Splits over the same grid, in both orders:
+    delta_m = min_i added_i + exp(epsilon_i) deleted_(m - i), and with the roles exchanged.
     """
     half = 0.5 * event.side_mu
     deleted = np.array([_deleted_delta(float(node), event, half) for node in nodes])
     added = np.array([_added_delta(float(node), event, half) for node in nodes])
     scaled = np.exp(nodes)
     profile = np.array(
-        [np.min(deleted[: m + 1] + scaled[: m + 1] * added[m::-1]) for m in range(nodes.size)]
+        [
+            min(
+                np.min(added[: m + 1] + scaled[: m + 1] * deleted[m::-1]),
+                np.min(deleted[: m + 1] + scaled[: m + 1] * added[m::-1]),
+            )
+            for m in range(nodes.size)
+        ]
     )
     profile[0] = min(profile[0], _replaced_delta(0.0, event))
     return np.asarray(np.minimum(profile, 1.0))
