@@ -17,9 +17,11 @@ Any tangent of the concave :math:`x\mapsto\log(1+kx)` turns this into a quadrati
 whose maximum over :math:`[0,1]` is explicit; `loss_bound` is the least of several tangents. The
 tangent at 0 alone gives: if :math:`A\ge k` then :math:`f\le A`, and if :math:`A<k` then
 :math:`f\le k`. Hence for every :math:`\varepsilon\ge k` the profile is exactly the Gaussian
-mechanism's, the determinant is free. *A record added:* the determinant only helps, what is left
-is convex in :math:`s`, and the loss is at most :math:`\max(A,0)`: the Gaussian profile at every
-:math:`\varepsilon\ge0`.
+mechanism's, the determinant is free. For smaller epsilon the profile of a single record
+is the solution of a control problem, see :mod:`skdpbayes.privacy.mechanisms._deleted_record`; what
+is released around the minimizer smooths it. *A record added:* the determinant only
+helps, what is left is convex in :math:`s`, and the loss is at most :math:`\max(A,0)`: the Gaussian
+profile at every :math:`\varepsilon\ge0`.
 
 **Softmax.** Gradient :math:`(p-e_y)x^\top`, determinant
 :math:`\log\det(I+k(\mathrm{diag}\,p-pp^\top)) \le (K-1)\log(1+kT/(K-1))` with :math:`T=1-\|p\|^2`
@@ -59,6 +61,7 @@ References
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -76,6 +79,7 @@ from skdpbayes.privacy._numeric import (
 )
 from skdpbayes.privacy.events import PrivacyEvent, check_probability, store
 from skdpbayes.privacy.guarantee import check_adjacency
+from skdpbayes.privacy.mechanisms._deleted_record import deleted_profile, smoothed
 from skdpbayes.privacy.mechanisms._shifted_profile import (
     difference_error,
     gaussian_delta,
@@ -233,6 +237,8 @@ def _deleted_delta(epsilon: float, event: ObjectivePerturbation, side_mu: float)
     """
     mu = 1.0 / event.noise_multiplier
     direct = _one_record_delta(epsilon, mu, side_mu, event.curvature, event.n_classes)
+    if event.n_classes == 2 and 0.0 < epsilon < event.curvature and side_mu == 0.0:
+        return min(direct, float(deleted_profile(np.array([epsilon]), mu, event.curvature)[0]))
     if epsilon <= 0.0:
         added = _added_delta(-epsilon, event, side_mu)
         return min(direct, -math.expm1(epsilon) + math.exp(epsilon) * added)
@@ -262,10 +268,6 @@ def _replaced_delta(epsilon: float, event: ObjectivePerturbation) -> float:
     half = 0.5 * event.side_mu
     mu_square = event.noise_multiplier**-2 + half * half
 
-    def add_first(share: float) -> float:
-        deleted = _deleted_delta(epsilon - share, event, half)
-        return _added_delta(share, event, half) + math.exp(share) * deleted
-
     def delete_first(share: float) -> float:
         if share > _LARGEST_EPSILON:  # as good as no privacy
             return 1.0
@@ -273,23 +275,79 @@ def _replaced_delta(epsilon: float, event: ObjectivePerturbation) -> float:
         return _deleted_delta(share, event, half) + math.exp(share) * added
 
     balanced = 0.5 * (epsilon - mu_square)
-    best = add_first(balanced)
+    best = _add_first(balanced, epsilon, event)
     gaussian = gaussian_delta_once(epsilon, 2.0 * math.sqrt(mu_square))
     if best > gaussian * (1.0 + 1e-9):  # else no split can do better
-        # the determinant makes the deletion dearer, so its share only grows
-        for price, low, high in (
-            (add_first, min(-mu_square, balanced - mu_square), balanced),
-            (delete_first, balanced, epsilon + mu_square),
-        ):
-            found = minimize_scalar(
-                price,
-                bounds=(low, high),
-                method="bounded",
-                options={"xatol": 2e-3 * (epsilon + mu_square), "maxiter": _SPLITS},
-            )
-            best = min(best, float(found.fun))
-        best = min(best, add_first(0.0), delete_first(0.0))
+        best = min(best, _add_first(_best_share(epsilon, event), epsilon, event))
+        best = min(best, _add_first(0.0, epsilon, event), delete_first(0.0))
+        if event.n_classes > 2:
+            # the determinant makes the deletion dearer, so its share only grows
+            best = min(best, _least(delete_first, balanced, epsilon + mu_square)[1])
     return min(1.0, best)
+
+
+def _add_first(share: float, epsilon: float, event: ObjectivePerturbation) -> float:
+    half = 0.5 * event.side_mu
+    deleted = _deleted_delta(epsilon - share, event, half)
+    return _added_delta(share, event, half) + math.exp(share) * deleted
+
+
+def _best_share(epsilon: float, event: ObjectivePerturbation) -> float:
+    """Return the share of epsilon that an addition before the deletion should have."""
+    mu_square = event.noise_multiplier**-2 + 0.25 * event.side_mu**2
+    balanced = 0.5 * (epsilon - mu_square)
+    low = min(0.0, balanced) - mu_square  # the determinant makes the deletion dearer
+    return _least(lambda share: _add_first(share, epsilon, event), low, balanced)[0]
+
+
+def _least(price: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """Return where `price` is about least between `low` and `high`, and its value there."""
+    found = minimize_scalar(
+        price,
+        bounds=(low, high),
+        method="bounded",
+        options={"xatol": 2e-3 * (high - low), "maxiter": _SPLITS},
+    )
+    return float(found.x), float(found.fun)
+
+
+def _side_by_side_delta(epsilon: float, event: ObjectivePerturbation) -> float:
+    """Bound delta by the exact profile of the minimizer, smoothed by what is released around it.
+
+    For the logistic loss only, and only where the minimizer's profile is not Gaussian; else 1.
+    """
+    if event.n_classes > 2 or event.side_mu == 0.0 or epsilon > _LARGEST_EPSILON:
+        return 1.0
+    alone = dataclasses.replace(event, side_mu=0.0)
+    low, high = epsilon - 9.0 * event.side_mu, epsilon + 5.0 * event.side_mu
+    doubled = 2.0 if event.adjacency == "replace_one" else 1.0
+    if low >= doubled * event.curvature + event.noise_multiplier**-2:
+        return 1.0
+    # chords are close to the profile if it changes by less than half between nodes
+    steepness = (high - low) * epsilon * (event.noise_multiplier / doubled) ** 2
+    nodes = np.linspace(low, high, int(np.clip(2.0 * steepness, 9.0, 33.0)))
+    if event.adjacency == "replace_one":
+        values = _split_profile(nodes, epsilon, alone)
+    else:
+        values = deleted_profile(nodes, 1.0 / event.noise_multiplier, event.curvature)
+    return float(smoothed(np.array([epsilon]), nodes, values, event.side_mu)[0])
+
+
+def _split_profile(nodes: FloatArray, epsilon: float, event: ObjectivePerturbation) -> FloatArray:
+    """Bound the profile of replacing a record at `nodes`, with the split that is best at `epsilon`.
+
+    The addition's share of other epsilons differs from that at `epsilon` by half the difference,
+    as it would in the Gaussian mechanism.
+    """
+    mu = 1.0 / event.noise_multiplier
+    size = np.abs(nodes)  # below 0 a symmetric relation has 1 - e^-x + e^-x delta(x)
+    shares = 0.5 * (size - epsilon) + _best_share(epsilon, event)
+    added = gaussian_delta(np.maximum(shares, 0.0), mu)
+    shares = np.maximum(shares, 0.0)
+    deleted = deleted_profile(size - shares, mu, event.curvature)
+    values = np.minimum(added + np.exp(shares) * deleted, 1.0)
+    shrink = np.exp(np.minimum(nodes, 0.0))
+    return np.where(nodes < 0.0, 1.0 - shrink + shrink * values, values)
 
 
 @dataclass(frozen=True)
@@ -297,6 +355,10 @@ class ObjectivePerturbation(PrivacyEvent):
     r"""A minimizer of an objective tilted by Gaussian noise, with Gaussian releases around it.
 
     See :mod:`skdpbayes.privacy.mechanisms.objective_perturbation` for the profile and its proof.
+    All bounds are proved for neighbors that differ in one *record*. For a person with several
+    weighted records only the Gaussian profile is, and from larger thresholds: epsilon of
+    :math:`k+\mu^2/2` (deleted, :math:`\mu` one over the noise multiplier) or
+    :math:`2\max(k,\mu^2)` (replaced) up; nothing below them may be claimed for persons.
 
     Parameters
     ----------
@@ -337,8 +399,9 @@ class ObjectivePerturbation(PrivacyEvent):
             return 0.0
         epsilon = min(epsilon, _LARGEST_EPSILON)
         if self.adjacency == "replace_one":
-            return _replaced_delta(epsilon, self)
+            return min(_replaced_delta(epsilon, self), _side_by_side_delta(epsilon, self))
         deleted = _deleted_delta(epsilon, self, self.side_mu)
+        deleted = min(deleted, _side_by_side_delta(epsilon, self))
         return max(deleted, _added_delta(epsilon, self, self.side_mu))
 
     def epsilon_at(self, delta: float) -> float:
@@ -386,20 +449,34 @@ def _node_profiles(event: ObjectivePerturbation) -> tuple[FloatArray, FloatArray
         return nodes, profile, profile
     deleted = np.array([_deleted_delta(float(node), event, event.side_mu) for node in nodes])
     added = np.array([_added_delta(float(node), event, event.side_mu) for node in nodes])
+    if event.n_classes == 2 and event.side_mu > 0.0:
+        both = np.append(-nodes[:0:-1], nodes)
+        values = deleted_profile(both, 1.0 / event.noise_multiplier, event.curvature)
+        deleted = np.minimum(deleted, smoothed(nodes, both, values, event.side_mu))
     return nodes, deleted, added
 
 
 def _replaced_profile(nodes: FloatArray, event: ObjectivePerturbation) -> FloatArray:
-    """Bound the profile of replacing a record at evenly spaced `nodes` from 0 up.
-
-    Splits over the same grid, in both orders:
-    delta_m = min_i added_i + exp(epsilon_i) deleted_(m - i), and with the roles exchanged.
-    """
+    """Bound the profile of replacing a record at evenly spaced `nodes` from 0 up."""
     half = 0.5 * event.side_mu
     deleted = np.array([_deleted_delta(float(node), event, half) for node in nodes])
     added = np.array([_added_delta(float(node), event, half) for node in nodes])
+    profile = _split_on_grid(nodes, added, deleted)
+    if event.n_classes == 2 and event.side_mu > 0.0:
+        mu = 1.0 / event.noise_multiplier
+        deleted = deleted_profile(nodes, mu, event.curvature)
+        values = _split_on_grid(nodes, gaussian_delta(nodes, mu), deleted)
+        back = -np.expm1(-nodes) + np.exp(-nodes) * values
+        both, values = np.append(-nodes[:0:-1], nodes), np.append(back[:0:-1], values)
+        profile = np.minimum(profile, smoothed(nodes, both, values, event.side_mu))
+    profile[0] = min(profile[0], event.delta_at(0.0))
+    return np.asarray(np.minimum(profile, 1.0))
+
+
+def _split_on_grid(nodes: FloatArray, added: FloatArray, deleted: FloatArray) -> FloatArray:
+    """Return min_i added_i + exp(epsilon_i) deleted_(m - i), or the roles exchanged, for all m."""
     scaled = np.exp(nodes)
-    profile = np.array(
+    return np.array(
         [
             min(
                 np.min(added[: m + 1] + scaled[: m + 1] * deleted[m::-1]),
@@ -408,8 +485,6 @@ def _replaced_profile(nodes: FloatArray, event: ObjectivePerturbation) -> FloatA
             for m in range(nodes.size)
         ]
     )
-    profile[0] = min(profile[0], _replaced_delta(0.0, event))
-    return np.asarray(np.minimum(profile, 1.0))
 
 
 def _interpolate(nodes: FloatArray, values: FloatArray, epsilons: FloatArray) -> FloatArray:
