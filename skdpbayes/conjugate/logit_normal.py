@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
@@ -34,8 +33,11 @@ _GRID_POINTS = 2001
 CALIBRATIONS = ("gdp", "minami2016")
 
 
-def allowed_mu(request: Request, calibration: str) -> float:
-    """Gaussian differential privacy that the budget allows, by the tight or the older bound."""
+def allowed_mu(request: Request, calibration: str, *, corollary: bool = True) -> float:
+    """Gaussian differential privacy that the budget allows, by the tight or the older bound.
+
+    The older one is Theorem 7, or up to epsilon 1 the simpler `corollary` 8, which allows less.
+    """
     if request.delta == 0.0:
         raise CalibrationError(
             "mechanism='ops' of this model needs delta > 0: its density has no bounded range; got "
@@ -45,16 +47,9 @@ def allowed_mu(request: Request, calibration: str) -> float:
         return np.inf
     if calibration == "gdp":
         return gdp_mu(request.epsilon, request.delta)
-    if request.epsilon <= 1.0:
+    if corollary and request.epsilon <= 1.0:
         return minami2016_mu(request.epsilon, request.delta, "corollary8")
     return minami2016_mu(request.epsilon, request.delta, "theorem7")
-
-
-def minami2016_epsilon(mu: float, delta: float) -> float:
-    """Invert `allowed_mu` for the older bound: Corollary 8 up to epsilon 1, Theorem 7 beyond."""
-    tail = 2.0 * math.log(1.0 / delta)
-    small = mu * math.sqrt(1.0 + tail)
-    return small if small <= 1.0 else max(1.0, 0.5 * mu**2 + mu * math.sqrt(tail))
 
 
 class LogitNormalBernoulli(ConjugateModel):

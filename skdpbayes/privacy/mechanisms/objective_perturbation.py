@@ -95,6 +95,7 @@ _TANGENTS = 9  # the best of 9 is above the exact maximum by 0.0002 at curvature
 _PANELS = 256  # of the upper sum; its excess is part of the price
 _NEGLIGIBLE = 1e-13  # relative to the main term: below it the correction is added unresolved
 _WASTE = 1e-4  # share of delta that may be spent on rounding to be quick
+_FEW = 4  # values of epsilon that are evaluated one by one
 _NODES = 192  # at which a long profile is evaluated; in between its chords bound it
 # Beyond, e^epsilon overflows in intermediate terms; the profile decreases, so its value here holds
 _LARGEST_EPSILON = 300.0
@@ -405,7 +406,10 @@ class ObjectivePerturbation(PrivacyEvent):
         return max(deleted, _added_delta(epsilon, self, self.side_mu))
 
     def epsilon_at(self, delta: float) -> float:
-        """Return the least epsilon with ``delta_at(epsilon) <= delta``, to one part in 100,000."""
+        """Return the least epsilon with ``delta_at(epsilon) <= delta``, to one part in 100,000.
+
+        Infinity if it is above 300.
+        """
         delta = check_probability("delta", delta)
         if delta == 0.0:
             return math.inf
@@ -415,16 +419,18 @@ class ObjectivePerturbation(PrivacyEvent):
         def excess(epsilon: float) -> float:
             return math.log(max(self.delta_at(epsilon), 1e-320)) - math.log(delta)
 
-        high = self._unlikely_loss()
+        if excess(_LARGEST_EPSILON) > 0.0:  # no profile is known beyond, and it would be no privacy
+            return math.inf
+        high = min(self._unlikely_loss(), _LARGEST_EPSILON)
         while excess(high) > 0.0:
-            high *= 2.0
-        epsilon = float(brentq(excess, 0.0, high, xtol=1e-9, rtol=1e-6))
+            high = min(2.0 * high, _LARGEST_EPSILON)
+        epsilon = float(brentq(excess, 0.0, high, xtol=1e-9, rtol=1e-6, maxiter=1000))
         while excess(epsilon) > 0.0:
             epsilon *= 1.0 + 1e-6
         return epsilon
 
     def _profile(self, epsilons: FloatArray) -> FloatArray:
-        if epsilons.size <= _NODES:
+        if epsilons.size <= _FEW:
             return super()._profile(epsilons)
         deleted, added = self._profile_pair(epsilons)
         return np.maximum(deleted, added)
