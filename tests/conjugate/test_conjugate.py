@@ -388,3 +388,20 @@ def test_bad_input_is_named(tmp_path):
     BetaBernoulli().posterior([0, 1], 0.9, ledger=ledger)
     with pytest.raises(BudgetExceededError):
         BetaBernoulli().posterior([0, 1], 0.9, ledger=ledger)
+
+
+def test_wide_priors_of_the_log_odds_keep_their_tail():
+    """All ones: the posterior is the prior's upper half but for a few units around 0."""
+    tau, n = 100.0, 5
+
+    def density(z):
+        return math.exp(-0.5 * (z / tau) ** 2 - n * np.logaddexp(0.0, -z))
+
+    edge = math.log(99.0)
+    below = quad(density, -40.0, edge)[0]
+    exact = below / (below + quad(density, edge, 800.0, points=[20.0, 100.0], limit=200)[0])
+    released = LogitNormalBernoulli(tau).posterior(
+        np.ones(n, dtype=int), math.inf, 1e-5, mechanism="gaussian", random_state=0
+    )
+    draws = released.sample(100_000, random_state=1)
+    assert np.mean(draws < 0.99) == pytest.approx(exact, abs=0.003)  # it was 0.035, not 0.021
