@@ -16,6 +16,7 @@ __all__ = ["Profile", "read_claim", "smallest_useful_trials"]
 
 _POINTS = 33  # of the profile; every one is a valid test, so a coarse grid only costs power
 _MOST_TRIALS = 10**9
+_USUAL_DELTA = 1e-5  # of the headline of a claim that is a curve without a pure epsilon
 
 
 def read_claim(claim: Any, fitted: Any = None, *, adjacency: Adjacency = "replace_one") -> Any:
@@ -34,8 +35,9 @@ def read_claim(claim: Any, fitted: Any = None, *, adjacency: Adjacency = "replac
     if isinstance(claim, PrivacyGuarantee):
         return claim
     if isinstance(claim, PrivacyEvent):
+        delta = 0.0 if math.isfinite(claim.epsilon_at(0.0)) else _USUAL_DELTA
         return PrivacyGuarantee.from_event(
-            claim, delta=0.0, adjacency=adjacency, mechanism="the audited estimator"
+            claim, delta=delta, adjacency=adjacency, mechanism="the audited estimator"
         )
     epsilon, delta = claim if isinstance(claim, (tuple, list)) else (claim, 0.0)
     epsilon, delta = float(epsilon), float(delta)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
@@ -31,11 +30,16 @@ from skdpbayes.privacy.mechanisms.gdp import gdp_mu
 __all__ = ["LogitNormalBernoulli"]
 
 _GRID_POINTS = 2001
+_TAIL_POINTS = 400  # on each side, where the likelihood is flat
+_REACH = 8.0  # standard deviations of the prior
 CALIBRATIONS = ("gdp", "minami2016")
 
 
-def allowed_mu(request: Request, calibration: str) -> float:
-    """Gaussian differential privacy that the budget allows, by the tight or the older bound."""
+def allowed_mu(request: Request, calibration: str, *, corollary: bool = True) -> float:
+    """Gaussian differential privacy that the budget allows, by the tight or the older bound.
+
+    The older one is Theorem 7, or up to epsilon 1 the simpler `corollary` 8, which allows less.
+    """
     if request.delta == 0.0:
         raise CalibrationError(
             "mechanism='ops' of this model needs delta > 0: its density has no bounded range; got "
@@ -45,16 +49,9 @@ def allowed_mu(request: Request, calibration: str) -> float:
         return np.inf
     if calibration == "gdp":
         return gdp_mu(request.epsilon, request.delta)
-    if request.epsilon <= 1.0:
+    if corollary and request.epsilon <= 1.0:
         return minami2016_mu(request.epsilon, request.delta, "corollary8")
     return minami2016_mu(request.epsilon, request.delta, "theorem7")
-
-
-def minami2016_epsilon(mu: float, delta: float) -> float:
-    """Invert `allowed_mu` for the older bound: Corollary 8 up to epsilon 1, Theorem 7 beyond."""
-    tail = 2.0 * math.log(1.0 / delta)
-    small = mu * math.sqrt(1.0 + tail)
-    return small if small <= 1.0 else max(1.0, 0.5 * mu**2 + mu * math.sqrt(tail))
 
 
 class LogitNormalBernoulli(ConjugateModel):
@@ -90,21 +87,27 @@ class LogitNormalBernoulli(ConjugateModel):
         guarantee = request.reserve(event, request.words)
         noisy = int(request.add_noise(values.sum(keepdims=True), scale)[0])
         released = {"n_ones": noisy, "n_total": values.size, "noise_scale": scale}
-        z = self._grid(values.size)
+        z, width = self._grid(values.size)
         if request.posterior == "naive" or scale == 0.0:
             log_density = self._log_density(z, min(max(noisy, 0), values.size), values.size)
         else:
             log_density = self._noisy_log_density(z, noisy, values.size, request.mechanism, scale)
-        return PrivatePosterior(guarantee, released, partial(_draw_logit, z, log_density))
+        log_weight = log_density + np.log(width)
+        return PrivatePosterior(guarantee, released, partial(_draw_logit, z, width, log_weight))
 
-    def _reach(self, n_total: int) -> float:
-        # The posterior is narrower than the prior and the likelihood peaks within log N.
-        wide = 8.0 * np.sqrt(self.prior_scale) + np.log1p(n_total)
-        return float(min(8.0 * self.prior_scale, wide))
+    def _grid(self, n_total: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return centers and widths of cells that cover 8 standard deviations of the prior.
 
-    def _grid(self, n_total: int) -> np.ndarray:
-        reach = self._reach(n_total)
-        return np.linspace(-reach, reach, _GRID_POINTS)
+        The likelihood is flat beyond log N on the side that the data favor, so a wide prior may
+        have much of the posterior there: cells grow with the distance instead of ending.
+        """
+        reach = _REACH * self.prior_scale
+        core = min(reach, 8.0 * np.sqrt(self.prior_scale) + np.log1p(n_total))
+        edges = np.linspace(-core, core, _GRID_POINTS + 1)
+        if core < reach:
+            beyond = np.geomspace(core, reach, _TAIL_POINTS + 1)[1:]
+            edges = np.concatenate([-beyond[::-1], edges, beyond])
+        return 0.5 * (edges[1:] + edges[:-1]), np.diff(edges)
 
     def _log_density(self, z: np.ndarray, ones: float, n_total: float) -> np.ndarray:
         prior = -0.5 * (z / self.prior_scale) ** 2
@@ -127,7 +130,7 @@ class LogitNormalBernoulli(ConjugateModel):
         event = GaussianDP(temper * self.prior_scale)
         guarantee = request.reserve(event, "one draw from the tempered posterior")
         generator = randomness.make_generator(request.random_state)
-        reach = self._reach(values.size)  # a public interval: the bound holds on it as well
+        reach = _REACH * self.prior_scale  # a public interval: the bound holds on it as well
         z = samplers.sample_log_concave(
             temper * float(values.sum()),
             temper * float(values.size),
@@ -142,8 +145,11 @@ class LogitNormalBernoulli(ConjugateModel):
 
 
 def _draw_logit(
-    z: np.ndarray, log_density: np.ndarray, generator: np.random.Generator, n_draws: int
+    z: np.ndarray,
+    width: np.ndarray,
+    log_weight: np.ndarray,
+    generator: np.random.Generator,
+    n_draws: int,
 ) -> np.ndarray:
-    cell = draw_from_log_weights(generator, log_density, n_draws)
-    step = z[1] - z[0]
-    return expit(z[cell] + (generator.random(n_draws) - 0.5) * step)
+    cell = draw_from_log_weights(generator, log_weight, n_draws)
+    return expit(z[cell] + (generator.random(n_draws) - 0.5) * width[cell])

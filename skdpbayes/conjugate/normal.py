@@ -10,7 +10,7 @@ import numpy as np
 
 from skdpbayes import models, randomness, samplers
 from skdpbayes._validation import check_choice, check_integer, check_real
-from skdpbayes.conjugate.logit_normal import CALIBRATIONS, allowed_mu, minami2016_epsilon
+from skdpbayes.conjugate.logit_normal import CALIBRATIONS, allowed_mu
 from skdpbayes.conjugate.release import (
     ATTEMPTS,
     ConjugateModel,
@@ -71,11 +71,12 @@ class NormalMean(ConjugateModel):
     :math:`D = b - a`, so it *is* a Gaussian mechanism, :math:`\rho D / (\sigma^2 \sqrt P)`-GDP for
     ``replace_one``: the largest :math:`\rho` solves a quadratic equation.
 
-    ``calibration="minami2016"`` is the bound of Minami et al. (2016), for comparison. It knows of
-    the prior's curvature :math:`1/\tau^2` and of the slope :math:`D/\sigma^2` of the difference of
-    two losses only, so that it allows :math:`\rho = m \sigma^2 / (D \tau)` with their
-    :math:`m(\varepsilon, \delta)` (Corollary 8 up to epsilon 1, Theorem 7 beyond), whatever ``N``
-    is: their tail bound instead of the exact one, and no credit for the data's own curvature.
+    ``calibration="minami2016"`` is the bound of Minami et al. (2016, Theorem 15), for comparison.
+    For records in :math:`[-r, r]`, power :math:`\beta` and prior precision :math:`\lambda` they
+    have :math:`\delta = \exp(-\frac{n\beta+\lambda}{8r^2\beta^2}(\varepsilon -
+    \frac{2r^2\beta^2}{n\beta+\lambda})^2)`: Chernoff's bound on the tail of the same Gaussian loss,
+    so that it allows a smaller GDP parameter, :math:`\sqrt{2l+2\varepsilon}-\sqrt{2l}` with
+    :math:`l=\log(1/\delta)`, and the same equation follows.
     ``draw_epsilon`` prices a draw both ways.
 
     Zeroing a record out changes the precision, too, and ``delta=0`` needs a bounded density. In
@@ -184,8 +185,6 @@ class NormalMean(ConjugateModel):
         slope = (self.bounds[1] - self.bounds[0]) / self.scale**2
         if math.isinf(mu):
             return 1.0
-        if self.calibration == "minami2016":
-            return min(1.0, mu / (slope * self.prior_scale))
         # rho^2 slope^2 = mu^2 (1 / tau^2 + rho n / sigma^2)
         half = 0.5 * mu**2 * n / (self.scale**2 * slope**2)
         return min(1.0, half + math.sqrt(half**2 + (mu / (slope * self.prior_scale)) ** 2))
@@ -212,7 +211,7 @@ class NormalMean(ConjugateModel):
         >>> from skdpbayes.conjugate import NormalMean
         >>> price = NormalMean((0, 1), scale=1.0, prior_scale=0.5).draw_epsilon(100, 1e-5)
         >>> {name: round(epsilon, 3) for name, epsilon in price.items()}
-        {'gdp': 0.333, 'minami2016': 2.524}
+        {'gdp': 0.333, 'minami2016': 0.475}
         """
         n = check_integer("n", n, low=1)
         delta = check_real("delta", delta, low=0.0, high=1.0, closed="neither")
@@ -221,7 +220,7 @@ class NormalMean(ConjugateModel):
         exact = pull / math.sqrt(self._precision(temper, n))
         return {
             "gdp": gdp_epsilon(exact, delta),
-            "minami2016": minami2016_epsilon(pull * self.prior_scale, delta),
+            "minami2016": 0.5 * exact**2 + exact * math.sqrt(2.0 * math.log(1.0 / delta)),
         }
 
     def _one_draw(self, values: np.ndarray, request: Request) -> PrivatePosterior:
@@ -262,7 +261,7 @@ class NormalMean(ConjugateModel):
         return temper, BoundedRange(request.epsilon)
 
     def _gaussian_temper(self, n: int, request: Request) -> tuple[float, PrivacyEvent]:
-        mu = allowed_mu(request, self.calibration)
+        mu = allowed_mu(request, self.calibration, corollary=False)
         if mu <= _SNAP_MU:
             raise CalibrationError(
                 f"epsilon={request.epsilon!r} with delta={request.delta!r} is too small for "

@@ -323,3 +323,14 @@ def test_special_pairs_differ_in_one_record(make):
 def test_antipodal_needs_a_second_axis():
     with pytest.raises(ValueError, match="n_features"):
         neighbors.antipodal(5, 1)
+
+
+def test_a_curve_without_a_pure_epsilon_is_a_claim():
+    rng = np.random.default_rng(0)
+    result = audit_scores(
+        rng.normal(size=4000), rng.normal(loc=3.0, size=4000), claim=GaussianDP(0.5), threshold=1.5
+    )
+    assert result.claim.delta == 1e-5
+    assert result.claim.epsilon == pytest.approx(GaussianDP(0.5).epsilon_at(1e-5))
+    assert "inf" not in str(result)
+    assert result.refuted

@@ -203,7 +203,8 @@ def test_normal_mean_draw_is_exactly_gaussian_private():
     shift = rho * 1.0 / 0.09 / precision
     assert shift * math.sqrt(precision) == pytest.approx(mu)
     older = NormalMean((0.0, 1.0), 0.3, prior_scale=0.5, calibration="minami2016")
-    assert older.temper(n, mu) < rho
+    noisier = older.posterior(np.full(n, 0.4), 1.0, 1e-5, mechanism="ops", random_state=0)
+    assert noisier.released_["temperature"] > 1.0 / rho
     released = model.posterior(np.full(n, 0.4), 1.0, 1e-5, mechanism="ops", random_state=0)
     assert released.privacy_.event.mu == pytest.approx(mu, rel=1e-6)
     # Rounding the draw to its grid adds to the shift, and the claim covers it.
@@ -213,13 +214,24 @@ def test_normal_mean_draw_is_exactly_gaussian_private():
     assert shift / deviation < released.privacy_.event.mu <= mu
 
 
+def test_older_bound_of_a_normal_mean_is_the_published_one():
+    """Theorem 15 of Minami et al.: r = 1, a flat prior, (0.1, 0.001) allows beta < 1.797e-4 n."""
+    for n in (100, 1000):
+        model = NormalMean((-1.0, 1.0), 1.0, prior_scale=1e9, calibration="minami2016")
+        assert model.draw_epsilon(n, 1e-3, 1.796e-4 * n)["minami2016"] < 0.1
+        assert model.draw_epsilon(n, 1e-3, 1.798e-4 * n)["minami2016"] > 0.1
+    table = NormalMean((0.0, 1.0), 1.0, prior_scale=0.5)
+    prices = [table.draw_epsilon(10**k, 1e-5)["minami2016"] for k in (1, 2, 3, 4)]
+    assert prices == pytest.approx([1.318, 0.475, 0.152, 0.048], abs=6e-4)
+
+
 @pytest.mark.parametrize("epsilon", [0.05, 0.3, 1.0, 1.02, 3.0, 12.0])
 @pytest.mark.parametrize("n", [1, 30, 3000])
 def test_older_bound_is_never_below_the_exact_price(epsilon, n):
     for scale, prior_scale, delta in ((1.0, 0.5, 1e-5), (0.3, 2.0, 1e-9), (4.0, 0.1, 0.05)):
         prior = {"prior_scale": prior_scale}
         older = NormalMean((-1.0, 2.0), scale, calibration="minami2016", **prior)
-        mu = minami2016_mu(epsilon, delta, "corollary8" if epsilon <= 1.0 else "theorem7")
+        mu = minami2016_mu(epsilon, delta, "theorem7")
         temper = older.temper(n, mu)
         price = older.draw_epsilon(n, delta, temper)
         assert price["gdp"] <= price["minami2016"]
@@ -376,3 +388,20 @@ def test_bad_input_is_named(tmp_path):
     BetaBernoulli().posterior([0, 1], 0.9, ledger=ledger)
     with pytest.raises(BudgetExceededError):
         BetaBernoulli().posterior([0, 1], 0.9, ledger=ledger)
+
+
+def test_wide_priors_of_the_log_odds_keep_their_tail():
+    """All ones: the posterior is the prior's upper half but for a few units around 0."""
+    tau, n = 100.0, 5
+
+    def density(z):
+        return math.exp(-0.5 * (z / tau) ** 2 - n * np.logaddexp(0.0, -z))
+
+    edge = math.log(99.0)
+    below = quad(density, -40.0, edge)[0]
+    exact = below / (below + quad(density, edge, 800.0, points=[20.0, 100.0], limit=200)[0])
+    released = LogitNormalBernoulli(tau).posterior(
+        np.ones(n, dtype=int), math.inf, 1e-5, mechanism="gaussian", random_state=0
+    )
+    draws = released.sample(100_000, random_state=1)
+    assert np.mean(draws < 0.99) == pytest.approx(exact, abs=0.003)  # it was 0.035, not 0.021

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from skdpbayes.privacy import (
     event_from_dict,
     gdp_delta,
     gdp_mu,
+    group,
     kifer2012_noise_multiplier,
     largest_curvature,
     pure_objective_epsilon,
@@ -218,9 +220,19 @@ def test_replacing_a_logistic_record_costs_twice_the_gaussian_shift(penalty):
 
 def test_replacing_is_the_gaussian_profile_where_the_condition_holds():
     event = ObjectivePerturbation(4.0, 0.2, "replace_one")
-    for epsilon in (0.4 + 1 / 16 + 1e-9, 1.0, 3.0):
+    for epsilon in (0.4 - 1 / 16 + 1e-9, 1.0, 3.0):
         assert event.delta_at(epsilon) == pytest.approx(gdp_delta(epsilon, 0.5), rel=1e-9)
     assert event.delta_at(0.2) > gdp_delta(0.2, 0.5)
+
+
+@pytest.mark.parametrize("curvature", [0.7, 1.0, 2.0])
+def test_replacing_is_free_of_the_determinant_from_the_threshold_of_adding_first(curvature):
+    mu = 0.25
+    threshold = max(mu**2, 2.0 * curvature - mu**2)
+    event = ObjectivePerturbation(1.0 / mu, curvature, "replace_one")
+    for epsilon in (threshold + 1e-9, threshold + 0.1):  # deleting first needs 2k + mu^2
+        assert epsilon < 2.0 * curvature + mu**2
+        assert event.delta_at(epsilon) == pytest.approx(gdp_delta(epsilon, 2.0 * mu), rel=1e-9)
 
 
 def test_published_values():
@@ -345,6 +357,24 @@ def test_quick_profile_bounds_the_exact_one():
         np.testing.assert_allclose(once, exact, rtol=3e-11, atol=1e-300)
         bound = np.array([gaussian_delta_bound(float(e), mu) for e in epsilons])
         assert np.all(bound >= exact * (1 - 1e-12))
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_epsilon_of_hardly_any_noise_is_a_number(adjacency):
+    for mu in (5.0, 20.0, 50.0):
+        event = ObjectivePerturbation(1.0 / mu, 0.5, adjacency)
+        epsilon = event.epsilon_at(1e-5)
+        assert epsilon > 4.0 * mu
+        assert math.isinf(epsilon) or event.delta_at(epsilon) <= 1e-5
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_group_privacy_is_quick(adjacency):
+    event = ObjectivePerturbation(8.123, 1.5, adjacency, side_mu=0.05)
+    start = time.perf_counter()
+    two = group(event, 2).epsilon_at(1e-5)
+    assert time.perf_counter() - start < 4.0  # it took from 9 seconds up
+    assert 1.5 * event.epsilon_at(1e-5) < two < 3.5 * event.epsilon_at(1e-5)
 
 
 def test_event_survives_json():

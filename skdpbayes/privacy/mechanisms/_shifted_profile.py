@@ -54,7 +54,7 @@ def difference_error(epsilons: FloatArray, mu: float) -> FloatArray:
 def gaussian_delta_once(epsilon: float, mu: float) -> float:
     """Return :func:`gaussian_delta` at one point, from above, quickly where rounding allows."""
     if mu == 0.0:
-        return max(-math.expm1(epsilon), 0.0)
+        return -math.expm1(min(epsilon, 0.0))
     if epsilon > _LARGEST_EXPONENT:
         return float(gaussian_delta(np.array([epsilon]), mu)[0])
     ratio = epsilon / mu
@@ -69,5 +69,5 @@ def gaussian_delta_once(epsilon: float, mu: float) -> float:
 def gaussian_delta_bound(epsilon: float, mu: float) -> float:
     """Return the profile's positive term, a cheap bound."""
     if mu == 0.0:
-        return max(-math.expm1(epsilon), 0.0)
+        return -math.expm1(min(epsilon, 0.0))
     return 0.5 * math.erfc((epsilon / mu - 0.5 * mu) * _SQRT_HALF)

@@ -17,9 +17,11 @@ Any tangent of the concave :math:`x\mapsto\log(1+kx)` turns this into a quadrati
 whose maximum over :math:`[0,1]` is explicit; `loss_bound` is the least of several tangents. The
 tangent at 0 alone gives: if :math:`A\ge k` then :math:`f\le A`, and if :math:`A<k` then
 :math:`f\le k`. Hence for every :math:`\varepsilon\ge k` the profile is exactly the Gaussian
-mechanism's, the determinant is free. *A record added:* the determinant only helps, what is left
-is convex in :math:`s`, and the loss is at most :math:`\max(A,0)`: the Gaussian profile at every
-:math:`\varepsilon\ge0`.
+mechanism's, the determinant is free. For smaller epsilon the profile of a single record
+is the solution of a control problem, see :mod:`skdpbayes.privacy.mechanisms._deleted_record`; what
+is released around the minimizer smooths it. *A record added:* the determinant only
+helps, what is left is convex in :math:`s`, and the loss is at most :math:`\max(A,0)`: the Gaussian
+profile at every :math:`\varepsilon\ge0`.
 
 **Softmax.** Gradient :math:`(p-e_y)x^\top`, determinant
 :math:`\log\det(I+k(\mathrm{diag}\,p-pp^\top)) \le (K-1)\log(1+kT/(K-1))` with :math:`T=1-\|p\|^2`
@@ -28,13 +30,15 @@ is convex in :math:`s`, and the loss is at most :math:`\max(A,0)`: the Gaussian 
 :math:`q=1-p_y`, :math:`T\le 2q-q^2K/(K-1)`, a quadratic in :math:`q` again. A union bound over
 the :math:`K-1` vertices gives the factor :math:`K-1`.
 
-**A record replaced** is a deletion followed by an addition. For any split
+**A record replaced** is an addition followed by a deletion; the data set in the middle, with one
+record more, is only a device of the proof. For any split
 :math:`\varepsilon=\varepsilon_1+\varepsilon_2`,
-:math:`\delta(\varepsilon)\le\delta_-(\varepsilon_1)+e^{\varepsilon_1}\delta_+(\varepsilon_2)`
-(deleted, added). At :math:`\varepsilon_1=(\varepsilon-\mu^2)/2` the two Gaussian profiles share
+:math:`\delta(\varepsilon)\le\delta_+(\varepsilon_1)+e^{\varepsilon_1}\delta_-(\varepsilon_2)`
+(added, deleted). At :math:`\varepsilon_1=(\varepsilon-\mu^2)/2` the two Gaussian profiles share
 one optimal test and the sum is exactly the Gaussian profile of :math:`2\mu`: for the logistic loss
-:math:`\delta(\varepsilon)=H(\varepsilon;2R/\sigma)` whenever :math:`\varepsilon\ge2k+\mu^2`,
-which nearly antipodal records with a common component approach (two dimensions, the rest of the
+:math:`\delta(\varepsilon)=H(\varepsilon;2R/\sigma)` whenever
+:math:`\varepsilon\ge\max(\mu^2, 2k-\mu^2)`, which
+nearly antipodal records with a common component approach (two dimensions, the rest of the
 data pushing against that component).
 
 **Releases around the minimizer.** Noise added to the computed minimizer, and statistics evaluated
@@ -57,6 +61,7 @@ References
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -74,6 +79,7 @@ from skdpbayes.privacy._numeric import (
 )
 from skdpbayes.privacy.events import PrivacyEvent, check_probability, store
 from skdpbayes.privacy.guarantee import check_adjacency
+from skdpbayes.privacy.mechanisms._deleted_record import deleted_profile, smoothed
 from skdpbayes.privacy.mechanisms._shifted_profile import (
     difference_error,
     gaussian_delta,
@@ -89,6 +95,7 @@ _TANGENTS = 9  # the best of 9 is above the exact maximum by 0.0002 at curvature
 _PANELS = 256  # of the upper sum; its excess is part of the price
 _NEGLIGIBLE = 1e-13  # relative to the main term: below it the correction is added unresolved
 _WASTE = 1e-4  # share of delta that may be spent on rounding to be quick
+_FEW = 4  # values of epsilon that are evaluated one by one
 _NODES = 192  # at which a long profile is evaluated; in between its chords bound it
 # Beyond, e^epsilon overflows in intermediate terms; the profile decreases, so its value here holds
 _LARGEST_EPSILON = 300.0
@@ -231,6 +238,8 @@ def _deleted_delta(epsilon: float, event: ObjectivePerturbation, side_mu: float)
     """
     mu = 1.0 / event.noise_multiplier
     direct = _one_record_delta(epsilon, mu, side_mu, event.curvature, event.n_classes)
+    if event.n_classes == 2 and 0.0 < epsilon < event.curvature and side_mu == 0.0:
+        return min(direct, float(deleted_profile(np.array([epsilon]), mu, event.curvature)[0]))
     if epsilon <= 0.0:
         added = _added_delta(-epsilon, event, side_mu)
         return min(direct, -math.expm1(epsilon) + math.exp(epsilon) * added)
@@ -251,29 +260,95 @@ def _added_delta(epsilon: float, event: ObjectivePerturbation, side_mu: float) -
 
 
 def _replaced_delta(epsilon: float, event: ObjectivePerturbation) -> float:
-    """Bound delta of replacing a record: the best split of epsilon over deletion and addition."""
+    """Bound delta of replacing a record: the best split of epsilon over addition and deletion.
+
+    The new record is added first and the old one deleted from all of them, or the other way
+    around. The first order gives the deletion the larger share, and the determinant costs only
+    there.
+    """
     half = 0.5 * event.side_mu
     mu_square = event.noise_multiplier**-2 + half * half
 
-    def price(first: float) -> float:
-        if first > _LARGEST_EPSILON:  # as good as no privacy
+    def delete_first(share: float) -> float:
+        if share > _LARGEST_EPSILON:  # as good as no privacy
             return 1.0
-        added = _added_delta(epsilon - first, event, half)
-        return _deleted_delta(first, event, half) + math.exp(first) * added
+        added = _added_delta(epsilon - share, event, half)
+        return _deleted_delta(share, event, half) + math.exp(share) * added
 
     balanced = 0.5 * (epsilon - mu_square)
-    best = price(balanced)
+    best = _add_first(balanced, epsilon, event)
     gaussian = gaussian_delta_once(epsilon, 2.0 * math.sqrt(mu_square))
     if best > gaussian * (1.0 + 1e-9):  # else no split can do better
-        # the determinant makes the deletion dearer, so its share only grows
-        found = minimize_scalar(
-            price,
-            bounds=(balanced, epsilon + mu_square),
-            method="bounded",
-            options={"xatol": 2e-3 * (epsilon + mu_square), "maxiter": _SPLITS},
-        )
-        best = min(best, float(found.fun), price(0.0))
+        best = min(best, _add_first(_best_share(epsilon, event), epsilon, event))
+        best = min(best, _add_first(0.0, epsilon, event), delete_first(0.0))
+        if event.n_classes > 2:
+            # the determinant makes the deletion dearer, so its share only grows
+            best = min(best, _least(delete_first, balanced, epsilon + mu_square)[1])
     return min(1.0, best)
+
+
+def _add_first(share: float, epsilon: float, event: ObjectivePerturbation) -> float:
+    half = 0.5 * event.side_mu
+    deleted = _deleted_delta(epsilon - share, event, half)
+    return _added_delta(share, event, half) + math.exp(share) * deleted
+
+
+def _best_share(epsilon: float, event: ObjectivePerturbation) -> float:
+    """Return the share of epsilon that an addition before the deletion should have."""
+    mu_square = event.noise_multiplier**-2 + 0.25 * event.side_mu**2
+    balanced = 0.5 * (epsilon - mu_square)
+    low = min(0.0, balanced) - mu_square  # the determinant makes the deletion dearer
+    return _least(lambda share: _add_first(share, epsilon, event), low, balanced)[0]
+
+
+def _least(price: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """Return where `price` is about least between `low` and `high`, and its value there."""
+    found = minimize_scalar(
+        price,
+        bounds=(low, high),
+        method="bounded",
+        options={"xatol": 2e-3 * (high - low), "maxiter": _SPLITS},
+    )
+    return float(found.x), float(found.fun)
+
+
+def _side_by_side_delta(epsilon: float, event: ObjectivePerturbation) -> float:
+    """Bound delta by the exact profile of the minimizer, smoothed by what is released around it.
+
+    For the logistic loss only, and only where the minimizer's profile is not Gaussian; else 1.
+    """
+    if event.n_classes > 2 or event.side_mu == 0.0 or epsilon > _LARGEST_EPSILON:
+        return 1.0
+    alone = dataclasses.replace(event, side_mu=0.0)
+    low, high = epsilon - 9.0 * event.side_mu, epsilon + 5.0 * event.side_mu
+    doubled = 2.0 if event.adjacency == "replace_one" else 1.0
+    if low >= doubled * event.curvature + event.noise_multiplier**-2:
+        return 1.0
+    # chords are close to the profile if it changes by less than half between nodes
+    steepness = (high - low) * epsilon * (event.noise_multiplier / doubled) ** 2
+    nodes = np.linspace(low, high, int(np.clip(2.0 * steepness, 9.0, 33.0)))
+    if event.adjacency == "replace_one":
+        values = _split_profile(nodes, epsilon, alone)
+    else:
+        values = deleted_profile(nodes, 1.0 / event.noise_multiplier, event.curvature)
+    return float(smoothed(np.array([epsilon]), nodes, values, event.side_mu)[0])
+
+
+def _split_profile(nodes: FloatArray, epsilon: float, event: ObjectivePerturbation) -> FloatArray:
+    """Bound the profile of replacing a record at `nodes`, with the split that is best at `epsilon`.
+
+    The addition's share of other epsilons differs from that at `epsilon` by half the difference,
+    as it would in the Gaussian mechanism.
+    """
+    mu = 1.0 / event.noise_multiplier
+    size = np.abs(nodes)  # below 0 a symmetric relation has 1 - e^-x + e^-x delta(x)
+    shares = 0.5 * (size - epsilon) + _best_share(epsilon, event)
+    added = gaussian_delta(np.maximum(shares, 0.0), mu)
+    shares = np.maximum(shares, 0.0)
+    deleted = deleted_profile(size - shares, mu, event.curvature)
+    values = np.minimum(added + np.exp(shares) * deleted, 1.0)
+    shrink = np.exp(np.minimum(nodes, 0.0))
+    return np.where(nodes < 0.0, 1.0 - shrink + shrink * values, values)
 
 
 @dataclass(frozen=True)
@@ -281,6 +356,10 @@ class ObjectivePerturbation(PrivacyEvent):
     r"""A minimizer of an objective tilted by Gaussian noise, with Gaussian releases around it.
 
     See :mod:`skdpbayes.privacy.mechanisms.objective_perturbation` for the profile and its proof.
+    All bounds are proved for neighbors that differ in one *record*. For a person with several
+    weighted records only the Gaussian profile is, and from larger thresholds: epsilon of
+    :math:`k+\mu^2/2` (deleted, :math:`\mu` one over the noise multiplier) or
+    :math:`2\max(k,\mu^2)` (replaced) up; nothing below them may be claimed for persons.
 
     Parameters
     ----------
@@ -321,12 +400,16 @@ class ObjectivePerturbation(PrivacyEvent):
             return 0.0
         epsilon = min(epsilon, _LARGEST_EPSILON)
         if self.adjacency == "replace_one":
-            return _replaced_delta(epsilon, self)
+            return min(_replaced_delta(epsilon, self), _side_by_side_delta(epsilon, self))
         deleted = _deleted_delta(epsilon, self, self.side_mu)
+        deleted = min(deleted, _side_by_side_delta(epsilon, self))
         return max(deleted, _added_delta(epsilon, self, self.side_mu))
 
     def epsilon_at(self, delta: float) -> float:
-        """Return the least epsilon with ``delta_at(epsilon) <= delta``, to one part in 100,000."""
+        """Return the least epsilon with ``delta_at(epsilon) <= delta``, to one part in 100,000.
+
+        Infinity if it is above 300.
+        """
         delta = check_probability("delta", delta)
         if delta == 0.0:
             return math.inf
@@ -336,16 +419,18 @@ class ObjectivePerturbation(PrivacyEvent):
         def excess(epsilon: float) -> float:
             return math.log(max(self.delta_at(epsilon), 1e-320)) - math.log(delta)
 
-        high = self._unlikely_loss()
+        if excess(_LARGEST_EPSILON) > 0.0:  # no profile is known beyond, and it would be no privacy
+            return math.inf
+        high = min(self._unlikely_loss(), _LARGEST_EPSILON)
         while excess(high) > 0.0:
-            high *= 2.0
-        epsilon = float(brentq(excess, 0.0, high, xtol=1e-9, rtol=1e-6))
+            high = min(2.0 * high, _LARGEST_EPSILON)
+        epsilon = float(brentq(excess, 0.0, high, xtol=1e-9, rtol=1e-6, maxiter=1000))
         while excess(epsilon) > 0.0:
             epsilon *= 1.0 + 1e-6
         return epsilon
 
     def _profile(self, epsilons: FloatArray) -> FloatArray:
-        if epsilons.size <= _NODES:
+        if epsilons.size <= _FEW:
             return super()._profile(epsilons)
         deleted, added = self._profile_pair(epsilons)
         return np.maximum(deleted, added)
@@ -370,23 +455,42 @@ def _node_profiles(event: ObjectivePerturbation) -> tuple[FloatArray, FloatArray
         return nodes, profile, profile
     deleted = np.array([_deleted_delta(float(node), event, event.side_mu) for node in nodes])
     added = np.array([_added_delta(float(node), event, event.side_mu) for node in nodes])
+    if event.n_classes == 2 and event.side_mu > 0.0:
+        both = np.append(-nodes[:0:-1], nodes)
+        values = deleted_profile(both, 1.0 / event.noise_multiplier, event.curvature)
+        deleted = np.minimum(deleted, smoothed(nodes, both, values, event.side_mu))
     return nodes, deleted, added
 
 
 def _replaced_profile(nodes: FloatArray, event: ObjectivePerturbation) -> FloatArray:
-    """Bound the profile of replacing a record at evenly spaced `nodes` from 0 up.
-
-    Splits over the same grid: delta_m = min_i deleted_i + exp(epsilon_i) added_(m - i).
-    """
+    """Bound the profile of replacing a record at evenly spaced `nodes` from 0 up."""
     half = 0.5 * event.side_mu
     deleted = np.array([_deleted_delta(float(node), event, half) for node in nodes])
     added = np.array([_added_delta(float(node), event, half) for node in nodes])
-    scaled = np.exp(nodes)
-    profile = np.array(
-        [np.min(deleted[: m + 1] + scaled[: m + 1] * added[m::-1]) for m in range(nodes.size)]
-    )
-    profile[0] = min(profile[0], _replaced_delta(0.0, event))
+    profile = _split_on_grid(nodes, added, deleted)
+    if event.n_classes == 2 and event.side_mu > 0.0:
+        mu = 1.0 / event.noise_multiplier
+        deleted = deleted_profile(nodes, mu, event.curvature)
+        values = _split_on_grid(nodes, gaussian_delta(nodes, mu), deleted)
+        back = -np.expm1(-nodes) + np.exp(-nodes) * values
+        both, values = np.append(-nodes[:0:-1], nodes), np.append(back[:0:-1], values)
+        profile = np.minimum(profile, smoothed(nodes, both, values, event.side_mu))
+    profile[0] = min(profile[0], event.delta_at(0.0))
     return np.asarray(np.minimum(profile, 1.0))
+
+
+def _split_on_grid(nodes: FloatArray, added: FloatArray, deleted: FloatArray) -> FloatArray:
+    """Return min_i added_i + exp(epsilon_i) deleted_(m - i), or the roles exchanged, for all m."""
+    scaled = np.exp(nodes)
+    return np.array(
+        [
+            min(
+                np.min(added[: m + 1] + scaled[: m + 1] * deleted[m::-1]),
+                np.min(deleted[: m + 1] + scaled[: m + 1] * added[m::-1]),
+            )
+            for m in range(nodes.size)
+        ]
+    )
 
 
 def _interpolate(nodes: FloatArray, values: FloatArray, epsilons: FloatArray) -> FloatArray:
