@@ -100,8 +100,8 @@ def test_noise_has_the_stated_scale(mechanism):
         for seed in range(120)
     ]
     noisy = np.array([fit.fit(X, y).statistics_ for fit in fits])
-    law, scale = fits[0].noise_[0]
-    units = fits[0]._layout.units()
+    law, scale = fits[0].noise_[0].law, fits[0].noise_[0].scale
+    units = fits[0]._posterior.release.layout.units()
     spread = (noisy.std(axis=0) / units).mean()
     wanted = scale * (np.sqrt(2) if law == "laplace" else 1)
     assert spread == pytest.approx(wanted, rel=0.08)  # rejects 2/3 and 3/2
@@ -114,9 +114,10 @@ def test_scales_follow_the_sensitivities():
     wanted = {"replace_one": 6.0, "zero_out": 3.0}
     for adjacency, scale in wanted.items():
         fit = LaplaceNaiveBayes(1.0, adjacency=adjacency, **params).fit(X, y)
-        assert fit.noise_[0] == ("laplace", pytest.approx(scale))
+        assert fit.noise_[0].law == "laplace"
+        assert fit.noise_[0].scale == pytest.approx(scale)
     normal = LaplaceNaiveBayes(1.0, distribution="gaussian", bounds=(0, 4), n_draws=1).fit(X, y)
-    assert normal.noise_[0][1] == pytest.approx(2 * (1 + 3 * 1.125))
+    assert normal.noise_[0].scale == pytest.approx(2 * (1 + 3 * 1.125))
 
 
 def test_auto_picks_the_smaller_noise():
@@ -125,9 +126,9 @@ def test_auto_picks_the_smaller_noise():
     picked = {}
     for n_features in (1, 3, 5, 14):
         X = rng.integers(0, 2, (100, n_features))
-        picked[n_features] = LaplaceNaiveBayes(1.0, 1e-5, n_draws=1).fit(X, y).noise_[0][0]
+        picked[n_features] = LaplaceNaiveBayes(1.0, 1e-5, n_draws=1).fit(X, y).noise_[0].law
     assert picked == {1: "laplace", 3: "laplace", 5: "gaussian", 14: "gaussian"}
-    assert LaplaceNaiveBayes(1.0, 0.0, n_draws=1).fit(X, y).noise_[0][0] == "laplace"
+    assert LaplaceNaiveBayes(1.0, 0.0, n_draws=1).fit(X, y).noise_[0].law == "laplace"
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
