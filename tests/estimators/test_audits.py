@@ -362,9 +362,9 @@ class NoiseOnce(LaplaceNaiveBayes):
 
     def fit(self, X, y):
         super().fit(X, y)
-        exact = LaplaceNaiveBayes(np.inf, classes=self.classes, posterior="naive", n_draws=1).fit(
-            X, y
-        )
+        exact = LaplaceNaiveBayes(
+            np.inf, classes=self.classes, posterior="naive", predictive_draws=1
+        ).fit(X, y)
         noise = self.statistics_[:1] - exact.statistics_[:1]
         self.statistics_ = exact.statistics_ + noise
         return self

@@ -165,7 +165,7 @@ def test_tokens_under_heavy_noise_do_not_favor_the_class_with_few_records():
     X = np.stack([rng.multinomial(12, theta[c]) for c in y]).astype(float)
     scores = [
         LaplaceNaiveBayes(
-            0.05, distribution="multinomial", max_total=12, n_draws=40, random_state=seed
+            0.05, distribution="multinomial", max_total=12, predictive_draws=40, random_state=seed
         )
         .fit(X, y)
         .score(X, y)
@@ -180,7 +180,7 @@ def test_many_drowned_tables_do_not_favor_the_class_that_loses_least_to_the_nois
     theta = rng.beta(0.2, 2.0, size=(2, 200))
     X = (rng.random((3000, 200)) < theta[y]).astype(float)
     scores = [
-        LaplaceNaiveBayes(0.05, n_draws=40, random_state=seed).fit(X, y).score(X, y)
+        LaplaceNaiveBayes(0.05, predictive_draws=40, random_state=seed).fit(X, y).score(X, y)
         for seed in range(6)
     ]
     assert np.mean(scores) > 0.5  # 0.58; without the shift 0.33

@@ -261,7 +261,7 @@ def test_random_neighbors_of_counts(distribution, public, mechanism, data):
             mechanism=mechanism,
             distribution=distribution,
             classes=[0, 1, 2],
-            n_draws=1,
+            predictive_draws=1,
             posterior="naive",
             random_state=0,
             **public,

@@ -46,10 +46,29 @@ __all__ = ["LaplaceNaiveBayes"]
 MECHANISMS = ("auto", "laplace", "gaussian", "ops")
 POSTERIORS = ("noise_aware", "naive")
 FROM_DATA = "the numbers of categories, which were taken from the data, are public"
+# Parameters that concern some models only, with their defaults and whom they concern
+COLUMN_PARAMETERS = (
+    ("binarize", "auto", "bernoulli"),
+    ("categories", None, "categorical"),
+    ("max_total", None, "multinomial"),
+    ("bounds", None, "gaussian"),
+    ("var_smoothing", 1e-9, "gaussian"),
+)
+NOISE_PARAMETERS: tuple[tuple[str, Any], ...] = (
+    ("posterior", "noise_aware"),
+    ("predictive_draws", 100),
+)
+DRAW_PARAMETERS: tuple[tuple[str, Any], ...] = (("min_probability", 0.1),)
 DISJOINT = (
     "no record is in more than one of the merged releases, and which one does not depend on its "
     "values"
 )
+
+
+def _is_set(value: Any, default: Any) -> bool:
+    if isinstance(value, (str, numbers.Real)):
+        return bool(value != default)
+    return value is not default
 
 
 def _can_be_updated(estimator: LaplaceNaiveBayes) -> bool:
@@ -132,7 +151,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
     min_probability : float, default=0.1
         For ``mechanism="ops"``: smallest probability as a share of the uniform one, in (0, 1).
         Smaller values cost more temperature.
-    n_draws : int, default=100
+    predictive_draws : int, default=100
         Draws of the latent statistics that ``predict_proba`` averages over.
     classes : array-like or None, default=None
         The public label set. None takes the labels in ``y``, which are then treated as public.
@@ -219,7 +238,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         max_total: int | None = None,
         var_smoothing: float = 1e-9,
         min_probability: float = 0.1,
-        n_draws: int = 100,
+        predictive_draws: int = 100,
         classes: Any = None,
         adjacency: Adjacency = "replace_one",
         random_state: Any = None,
@@ -237,7 +256,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         self.max_total = max_total
         self.var_smoothing = var_smoothing
         self.min_probability = min_probability
-        self.n_draws = n_draws
+        self.predictive_draws = predictive_draws
         self.classes = classes
         self.adjacency = adjacency
         self.random_state = random_state
@@ -342,11 +361,15 @@ class LaplaceNaiveBayes(PrivateClassifier):
         check_real("alpha", self.alpha, low=0.0, closed="neither")
         check_real("var_smoothing", self.var_smoothing, low=0.0)
         check_real("min_probability", self.min_probability, low=0.0, high=1.0, closed="neither")
-        check_integer("n_draws", self.n_draws, low=1)
+        check_integer("predictive_draws", self.predictive_draws, low=1)
         layout = public.detail
         if layout is None:  # planned without data
-            kinds = column_kinds(self.distribution, (public.n_features, public.names))
-            layout = self._layout(kinds, public.names, self.categories)
+            named = (self.distribution, self.bounds, self.categories)
+            full = [v for v in named if isinstance(v, Mapping) and len(v) == public.n_features]
+            names = np.array(list(full[0]), dtype=object) if full else None
+            kinds = column_kinds(self.distribution, (public.n_features, names))
+            layout = self._layout(kinds, names, self.categories)
+        self._refuse_idle(layout)
         plan: CountsPlan | DrawPlan
         if self.mechanism == "ops":
             share, alpha = float(self.min_probability), float(self.alpha)
@@ -354,6 +377,23 @@ class LaplaceNaiveBayes(PrivateClassifier):
         else:
             plan = plan_noise(layout, self.mechanism, budget)
         return replace(plan, conditions=public.conditions + plan.conditions)
+
+    def _refuse_idle(self, layout: Any) -> None:
+        """Refuse parameters that would be ignored: whoever set them expects something of them."""
+        used = {
+            "bernoulli": any(layout.binary),
+            "categorical": not all(layout.binary),
+            "multinomial": bool(layout.token_columns),
+            "gaussian": bool(layout.moment_columns),
+        }
+        for name, default, kind in COLUMN_PARAMETERS:
+            if not used[kind] and _is_set(getattr(self, name), default):
+                raise ValueError(f"{name} has no effect: no column is {kind}. Leave it out.")
+        one_draw = self.mechanism == "ops"
+        why = "mechanism='ops' releases one draw" if one_draw else "it belongs to mechanism='ops'"
+        for name, default in NOISE_PARAMETERS if one_draw else DRAW_PARAMETERS:
+            if _is_set(getattr(self, name), default):
+                raise ValueError(f"{name} has no effect: {why}. Leave it out.")
 
     def _touch(
         self, rows: Records, plan: CountsPlan | DrawPlan, generator: np.random.Generator
@@ -374,7 +414,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         return Reading(
             float(self.alpha),
             self.posterior == "noise_aware",
-            int(self.n_draws),
+            int(self.predictive_draws),
             float(self.var_smoothing),
         )
 
@@ -394,7 +434,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         Parameters
         ----------
         n_samples : int or None, default=None
-            Number of draws; None gives ``n_draws`` (1 for "ops").
+            Number of draws; None gives ``predictive_draws`` (1 for "ops").
         random_state : int, Generator or None, default=None
             Source of randomness.
 
