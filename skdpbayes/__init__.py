@@ -20,7 +20,12 @@ __getattr__, __dir__, __all__ = attach(
         "PrivateHMM": "estimators.hidden_markov",
         "RowNormClipper": "preprocessing",
         "ScatteringTransformer": "preprocessing",
+        "check_private": "reporting",
+        "privacy_of": "reporting",
         "private_preprocessor": "preprocessing",
+        "report": "reporting",
+        "split_budget": "reporting",
+        "summary": "reporting",
     },
     submodules=[
         "auditing",
@@ -35,6 +40,7 @@ __getattr__, __dir__, __all__ = attach(
         "preprocessing",
         "privacy",
         "randomness",
+        "reporting",
         "samplers",
     ],
 )

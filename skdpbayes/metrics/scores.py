@@ -21,6 +21,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from skdpbayes import randomness
 from skdpbayes._validation import ADJACENCIES, check_choice, check_real
 from skdpbayes.exceptions import PrivacyWarning
-from skdpbayes.privacy.budget import Budget, Noise
+from skdpbayes.privacy.budget import NO_NOISE, Budget, Noise
 from skdpbayes.privacy.calibration import smallest_noise
 from skdpbayes.privacy.composition.composed import repeat
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent, PureDP
@@ -252,7 +253,8 @@ def private_accuracy(
     epsilon : float, default=1.0
         The budget, > 0; ``np.inf`` releases the exact score.
     delta : float, default=0.0
-        In [0, 1).
+        In [0, 1). 0 adds Laplace noise, which is smaller for a single score; a positive one adds
+        Gaussian noise, which takes much less of an account that holds many releases.
     adjacency : {"replace_one", "zero_out"}, default="replace_one"
         What the guarantee protects: a record may be replaced, or counted as nothing.
     level : float, default=0.9
@@ -625,31 +627,24 @@ class _Request:
         return cls(budget, level, random_state)
 
     def plan(self, moves: int, what: str, unit: int = 1) -> _Plan:
-        """Choose the noise with the smaller deviation for integers.
+        """Calibrate the noise of integers: Laplace for ``delta=0``, otherwise Gaussian.
 
         One neighboring step moves ``moves`` entries by ``unit`` each; for ``moves=1`` also any
         vector of that L1 norm (Laplace) or L2 norm (Gaussian, where ``unit`` is large).
         """
         budget = self.budget
         if not budget.private:
-            return _Plan(NoPrivacy(), Noise("none", 0.0), what)
-        scale = moves * unit / budget.epsilon
-        while moves * unit / scale > budget.epsilon:
-            scale = math.nextafter(scale, math.inf)
-        event: PrivacyEvent = PureDP(budget.epsilon)
-        noise = budget.noise("laplace", scale)
-        if budget.delta > 0.0:
-
-            def event_of(multiplier: float) -> PrivacyEvent:
-                return repeat(DiscreteGaussian(multiplier * unit, unit), moves)
-
-            guess = math.sqrt(moves) / gdp_mu(budget.epsilon, budget.delta)
-            multiplier = smallest_noise(event_of, budget.epsilon, budget.delta, guess=guess)
-            gaussian = budget.noise("gaussian", multiplier * unit)
-            if gaussian.deviation < noise.deviation:
-                event, noise = event_of(multiplier), gaussian
-        law = "Laplace" if noise.law == "laplace" else "Gaussian"
-        return _Plan(event, noise, f"exact discrete {law} noise on {what}")
+            return _Plan(NoPrivacy(), NO_NOISE, what)
+        if budget.delta == 0.0:
+            scale = moves * unit / budget.epsilon
+            while moves * unit / scale > budget.epsilon:
+                scale = math.nextafter(scale, math.inf)
+            noise = budget.noise("laplace", scale)
+            return _Plan(PureDP(budget.epsilon), noise, f"exact discrete Laplace noise on {what}")
+        scale = _gaussian_scale(budget.epsilon, budget.delta, moves, unit)
+        event = repeat(DiscreteGaussian(scale, unit), moves)
+        noise = budget.noise("gaussian", scale)
+        return _Plan(event, noise, f"exact discrete Gaussian noise on {what}")
 
     def release(self, exact: Any, plan: _Plan) -> tuple[np.ndarray, PrivacyGuarantee]:
         """Reserve, then add the noise."""
@@ -680,6 +675,14 @@ class _Request:
         half = _half_width(self.level, variance / n, plan.noise, unit)
         interval = (bound * max(mean - half, 0.0), bound * min(mean + half, 1.0))
         return Score(name, bound * mean, interval, self.level, claim)
+
+
+@lru_cache(maxsize=64)
+def _gaussian_scale(epsilon: float, delta: float, moves: int, unit: int) -> float:
+    guess = unit * math.sqrt(moves) / gdp_mu(epsilon, delta)
+    return smallest_noise(
+        lambda scale: repeat(DiscreteGaussian(scale, unit), moves), epsilon, delta, guess=guess
+    )
 
 
 def _share_variance(share: float, n: float) -> float:

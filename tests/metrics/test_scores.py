@@ -26,6 +26,7 @@ from skdpbayes.metrics import (
 )
 from skdpbayes.metrics.scores import STEPS, _area, _half_width
 from skdpbayes.privacy.budget import Noise
+from skdpbayes.privacy.mechanisms.gdp import gdp_mu
 
 ADJACENCIES = ("replace_one", "zero_out")
 
@@ -125,9 +126,9 @@ def test_tables_move_as_little_as_is_priced(adjacency, delta, monkeypatch):
             moved = np.linalg.norm(a - b, ord=order)
             # of Laplace noise the loss itself; of Gaussian noise, the separation
             largest[k] = max(largest[k], moved / scale)
-    if delta == 0.0:
-        assert largest == pytest.approx(0.7, rel=1e-5)
-    assert largest.max() <= 0.7
+    bound = 0.7 if delta == 0.0 else gdp_mu(0.7, 1e-5)
+    # exact prices of integer noise differ a little from that of the continuous one
+    assert largest == pytest.approx(bound, rel=2e-3 if delta else 1e-5)
 
 
 @pytest.mark.parametrize(("epsilon", "n"), [(0.1, 4000), (1.0, 500)])
