@@ -11,7 +11,7 @@ __getattr__, __dir__, __all__ = attach(
     names={
         "BoundsScaler": "preprocessing",
         "DPSGLDClassifier": "estimators.sgmcmc",
-        "LaplaceNaiveBayes": "estimators.naive_bayes",
+        "LaplaceNaiveBayes": "estimators.naive_bayes.estimator",
         "OPSLinearSVC": "estimators.linear_svc",
         "OPSLogisticRegression": "estimators.one_posterior_sample",
         "ObjPertLogisticRegression": "estimators.objective.estimator",

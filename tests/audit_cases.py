@@ -44,7 +44,7 @@ from tests.audit_tools import (
 BUDGET = {"epsilon": 6.0, "delta": 1e-2}
 PURE = {"epsilon": 2.0, "delta": 0.0}
 LINEAR = {"fit_intercept": False}
-NAIVE = {"posterior": "naive", "n_draws": 1}
+NAIVE = {"posterior": "naive", "predictive_draws": 1}
 SHORT = {"n_states": 1, "n_iter": 1, "burn_in": 0, "n_chains": 1, "emission_posterior": "projected"}
 
 
@@ -173,12 +173,14 @@ def _network(label: str) -> list[Case]:
 
 
 def _counts(label: str, pair: NeighborPair, *, note: str = "", **params: Any) -> list[Case]:
-    look = log_odds_of if params["mechanism"] == "ops" else counts_of
+    one_draw = params["mechanism"] == "ops"
+    look = log_odds_of if one_draw else counts_of
+    reading = {} if one_draw else NAIVE
     return [
         Case(
             LaplaceNaiveBayes,
             label,
-            {**NAIVE, **params, "adjacency": adjacency},
+            {**reading, **params, "adjacency": adjacency},
             pair,
             look,
             adjacency == "zero_out",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -55,9 +56,10 @@ def test_what_the_claim_rests_on_is_named():
 class ConvergesAtHighEpsilon(LaplaceNaiveBayes):
     """The claim of a fit is conditional above an epsilon of 1."""
 
-    def _guarantee(self, event, mechanism, conditions=()):
+    def _plan(self, public, budget):
+        plan = super()._plan(public, budget)
         extra = ("converged",) if self.epsilon > 1.0 else ()
-        return super()._guarantee(event, mechanism, conditions=(*conditions, *extra))
+        return dataclasses.replace(plan, conditions=(*plan.conditions, *extra))
 
 
 @pytest.mark.parametrize(("epsilon", "expected"), [(1.5, ()), (4.0, ("converged",))])

@@ -23,11 +23,12 @@ from skdpbayes import (
     OPSLogisticRegression,
 )
 from skdpbayes.auditing import audit, neighbors
-from skdpbayes.estimators import _chain_plan, _ops_base, hidden_markov, naive_bayes
-from skdpbayes.estimators import _naive_bayes_release as nb_release
+from skdpbayes.estimators import _chain_plan, _ops_base, hidden_markov
+from skdpbayes.estimators.naive_bayes import estimator as naive_bayes
 from skdpbayes.estimators.objective import estimator as objpert
 from skdpbayes.fitting import bounds
 from skdpbayes.privacy import PrivacyGuarantee, SubsampledGaussian, repeat
+from skdpbayes.privacy.budget import Noise
 from skdpbayes.randomness import make_generator
 from tests.audit_cases import BUDGET, CASES, LINEAR, PURE, Case
 from tests.audit_tools import counts_of
@@ -149,7 +150,14 @@ def changed(function, **changes):
 
 
 def times(factor):
-    return lambda value: factor * value
+    """Scale a number of a plan, or the scale of a noise."""
+
+    def change(value):
+        if isinstance(value, Noise):
+            return dataclasses.replace(value, scale=factor * value.scale)
+        return factor * value
+
+    return change
 
 
 IN_ONE_DIMENSION = Case(
@@ -167,9 +175,9 @@ HEAT = "inverse_temperature"
 MAIN_NOISE = ("blur_scale", "release_scale")
 NONNEGATIVE = "ObjPertLogisticRegression objective, pure, nonnegative replace_one"
 TOO_LITTLE = [
-    ("LaplaceNaiveBayes Laplace, Bernoulli replace_one", nb_release, "plan_noise", "scale", 0.5),
-    ("LaplaceNaiveBayes Laplace, tokens zero_out", nb_release, "plan_noise", "scale", 0.5),
-    ("LaplaceNaiveBayes Gaussian, bounds replace_one", nb_release, "plan_noise", "scale", 0.5),
+    ("LaplaceNaiveBayes Laplace, Bernoulli replace_one", naive_bayes, "plan_noise", "noise", 0.5),
+    ("LaplaceNaiveBayes Laplace, tokens zero_out", naive_bayes, "plan_noise", "noise", 0.5),
+    ("LaplaceNaiveBayes Gaussian, bounds replace_one", naive_bayes, "plan_noise", "noise", 0.5),
     ("PrivateHMM Laplace replace_one", hidden_markov, "plan_noise", "scale", 0.5),
     ("PrivateHMM Gaussian replace_one", hidden_markov, "plan_noise", "scale", 0.5),
     ("ObjPertLogisticRegression objective replace_one", objpert, "make_plan", "tilt_scale", 0.5),
@@ -354,9 +362,9 @@ class NoiseOnce(LaplaceNaiveBayes):
 
     def fit(self, X, y):
         super().fit(X, y)
-        exact = LaplaceNaiveBayes(np.inf, classes=self.classes, posterior="naive", n_draws=1).fit(
-            X, y
-        )
+        exact = LaplaceNaiveBayes(
+            np.inf, classes=self.classes, posterior="naive", predictive_draws=1
+        ).fit(X, y)
         noise = self.statistics_[:1] - exact.statistics_[:1]
         self.statistics_ = exact.statistics_ + noise
         return self

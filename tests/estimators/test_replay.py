@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpbayes import LaplaceNaiveBayes, ObjPertLogisticRegression, OPSLogisticRegression
-from skdpbayes.estimators import _ops_base, hidden_markov, naive_bayes
+from skdpbayes.estimators import _ops_base, hidden_markov
+from skdpbayes.estimators.naive_bayes import estimator as naive_bayes
 from skdpbayes.privacy import GaussianDP
 from tests.audit_cases import CASES, SINGLETON, Case
 from tests.replay import differing_state, replay
@@ -22,6 +23,7 @@ SLACK = 1.0 + 1e-9
 # Public numbers that differ because a deleted record leaves n - 1 rows in memory; one draw's class
 # counts are its class probabilities times n.
 OF_SIZE = {"n_records_", "n_events_", "class_count_", "batch_size_"}
+OF_SIZE |= {"_posterior.n_records", "_posterior.release.n_records", "_posterior.class_count"}
 
 
 def check_distances(fitted, tape, adjacency):
@@ -97,10 +99,10 @@ class LeakyIterations(ObjPertLogisticRegression):
 class DataDependentScale(LaplaceNaiveBayes):
     """Calibrates to the number of records of a class, which is not public."""
 
-    def _validate_training(self, X, y):
-        kinds, X, codes = super()._validate_training(X, y)
-        self.epsilon = 1.0 + float(codes.sum())
-        return kinds, X, codes
+    def _read(self, X, y):
+        rows = super()._read(X, y)
+        self.epsilon = 1.0 + float(rows.target.sum())
+        return rows
 
 
 def test_the_harness_sees_a_forgotten_clip():
@@ -172,14 +174,14 @@ def test_the_harness_sees_half_the_noise_of_a_draw(name, module, planner, field,
 class LeakyTables(LaplaceNaiveBayes):
     """Keeps a number that was computed beside the draw."""
 
-    def _keep_draw(self, tables):
-        super()._keep_draw(tables)
-        self.n_ones_ = float(self._counted)
+    def _touch(self, rows, plan, generator):
+        self._counted = (rows.X > 0).sum()
+        return super()._touch(rows, plan, generator)
 
-    def _validate_training(self, X, y):
-        kinds, X, codes = super()._validate_training(X, y)
-        self._counted = (X > 0).sum()
-        return kinds, X, codes
+    def _keep(self, *parts):
+        super()._keep(*parts)
+        self.n_ones_ = float(self._counted)
+        return self
 
 
 def test_the_harness_sees_what_comes_with_a_draw():
@@ -259,7 +261,7 @@ def test_random_neighbors_of_counts(distribution, public, mechanism, data):
             mechanism=mechanism,
             distribution=distribution,
             classes=[0, 1, 2],
-            n_draws=1,
+            predictive_draws=1,
             posterior="naive",
             random_state=0,
             **public,

@@ -105,8 +105,9 @@ class TotalLoss:
                 high = min(high, epsilon)
                 if value >= delta * (1.0 - _CLOSE) or high - low <= _CLOSE * high:
                     break
-            # a hair beyond the root, which then is on the private side
-            distance = math.log(value / (delta * (1.0 - 0.5 * _CLOSE)))
+            # a hair beyond the root, which then is on the private side; a value of 0, beyond the
+            # largest loss, has no logarithm and no slope, so the interval is halved
+            distance = math.log(max(value, 1e-300) / (delta * (1.0 - 0.5 * _CLOSE)))
             epsilon += distance * value / slope if slope > 0.0 else math.copysign(epsilon, distance)
             if not low < epsilon < high:
                 epsilon = 0.5 * (low + high) if math.isfinite(high) else 2.0 * low
