@@ -37,10 +37,10 @@ from skdpbayes import models, randomness, samplers
 from skdpbayes.estimators import (
     _chain_models,
     _chain_network,
-    _hmm_ops,
     _naive_bayes_ops,
     _ops_sampling,
 )
+from skdpbayes.estimators.hmm import gibbs
 from skdpbayes.estimators.objective import estimator as objective_perturbation
 from skdpbayes.estimators.objective import solver as _objective_solver
 
@@ -276,7 +276,7 @@ def _range_of_logarithms(change: np.ndarray, floor: float) -> float:
 
 def _emission_hook(tape: Tape) -> Callable[..., Any]:
     """Shares of pairs of values: a pair's log-odds move by at most the logarithm of the floor."""
-    original = _hmm_ops.redraw_pairs
+    original = gibbs.redraw_pairs
 
     def hook(emission: Any, totals: Any, prior: Any, floors: Any, generator: Any) -> Any:
         def compare(entry: Entry) -> Distance:
@@ -332,7 +332,7 @@ def hooks(tape: Tape) -> Iterator[None]:
         for name in ("draw_rejection", "draw_hmc", "draw_sgnht"):
             patch(_ops_sampling, name, _draw_hook(tape, getattr(_ops_sampling, name)))
         patch(_naive_bayes_ops, "draw_floored_dirichlet", _probabilities_hook(tape))
-        patch(_hmm_ops, "redraw_pairs", _emission_hook(tape))
+        patch(gibbs, "redraw_pairs", _emission_hook(tape))
         for name, place in (("sample_states_ffbs", 0), ("sweep_states_collapsed", 1)):
             patch(samplers, name, _states_hook(tape, name, place))
         yield
@@ -361,12 +361,17 @@ def differing_state(first: Any, second: Any, tolerance: float = 0.0) -> set[str]
     Parameters are left out.
     """
     params = set(first.get_params())
-    names = (set(vars(first)) | set(vars(second))) - params
+    states = [_flat(vars(fitted)) for fitted in (first, second)]
+    names = (set(states[0]) | set(states[1])) - params
     return {
-        name
-        for name in names
-        if not _equal(vars(first).get(name, None), vars(second).get(name, None), tolerance)
+        name for name in names if not _equal(states[0].get(name), states[1].get(name), tolerance)
     }
+
+
+def _flat(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state with the posterior's fields under dotted names."""
+    inner = getattr(state.get("_posterior"), "__dict__", {})
+    return state | {"_posterior": None} | {f"_posterior.{k}": v for k, v in inner.items()}
 
 
 def _equal(a: Any, b: Any, tolerance: float) -> bool:

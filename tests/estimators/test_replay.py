@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpbayes import LaplaceNaiveBayes, ObjPertLogisticRegression, OPSLogisticRegression
-from skdpbayes.estimators import _ops_base, hidden_markov, naive_bayes
+from skdpbayes.estimators import _ops_base, naive_bayes
+from skdpbayes.estimators.hmm import estimator as hmm
 from skdpbayes.privacy import GaussianDP
 from tests.audit_cases import CASES, SINGLETON, Case
 from tests.replay import differing_state, replay
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWar
 SLACK = 1.0 + 1e-9
 # Public numbers that differ because a deleted record leaves n - 1 rows in memory; one draw's class
 # counts are its class probabilities times n.
-OF_SIZE = {"n_records_", "n_events_", "class_count_", "batch_size_"}
+OF_SIZE = {"n_records_", "n_events_", "_posterior.n_events", "class_count_", "batch_size_"}
 
 
 def check_distances(fitted, tape, adjacency):
@@ -146,7 +147,7 @@ def test_the_harness_sees_data_dependent_noise():
         ("OPSLinearSVC rejection, pure", _ops_base, "plan_exact", "inverse_temperature"),
         ("OPSLinearSVC rejection", _ops_base, "plan_exact", "inverse_temperature"),
         ("LaplaceNaiveBayes one draw, Bernoulli", naive_bayes, "plan_draw", "temper"),
-        ("PrivateHMM converged draws", hidden_markov, "plan_ops", "inverse_temperature"),
+        ("PrivateHMM converged draws", hmm, "plan_gibbs", "inverse_temperature"),
     ],
 )
 def test_the_harness_sees_half_the_noise_of_a_draw(name, module, planner, field, monkeypatch):
