@@ -27,6 +27,7 @@ __getattr__, __dir__, __all__ = attach(
         "conjugate",
         "datasets",
         "exceptions",
+        "metrics",
         "model_selection",
         "models",
         "papers",
