@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -206,7 +209,7 @@ def test_ops_draws_cannot_be_had_for_nothing(log):
     assert hmm.sample_posterior()["start"].shape == (2, 3)
     with pytest.raises(ValueError, match="2 draw"):
         hmm.sample_posterior(3)
-    for name in ("refit", "select_n_states", "interval"):
+    for name in ("refit", "select_n_states", "interval", "sample"):
         assert not hasattr(hmm, name)
         with pytest.raises(AttributeError) as error:
             getattr(hmm, name)
@@ -318,3 +321,63 @@ def test_unfitted_attributes_and_methods():
     for call in (hmm.refit, hmm.select_n_states, hmm.sample_posterior, hmm.to_dataframe):
         with pytest.raises(NotFittedError):
             call()
+
+
+@pytest.mark.parametrize("posterior", ["noise_aware", "naive"])
+def test_synthetic_logs_follow_the_released_ones(fitted, log, posterior):
+    model = fitted.refit(posterior=posterior)
+    new = model.sample(random_state=1)
+    assert new.data.shape == (len(new.times), 3)
+    assert abs(len(new.data) / len(log.data) - 1.0) < 0.05  # the noise on totals included
+    np.testing.assert_array_equal(new.data, model.sample(random_state=1).data)
+    assert len(model.sample(random_state=2).data) != len(new.data)
+    assert np.mean(new.states == model.states_) > 0.95
+    state = new.states[new.sequences, new.times]
+    for d, table in enumerate(model.emission_):
+        for k in range(3):
+            found = np.bincount(new.data[state == k, d], minlength=table.shape[1])
+            np.testing.assert_allclose(found / found.sum(), table[k], atol=0.03)
+    # and a model without noise finds in it what the released one found in the log
+    again = quick(new, epsilon=np.inf)
+    names = match_states(again.states_, new.states, 3)
+    assert np.mean(names[again.states_] == new.states) > 0.97
+
+
+def test_synthetic_rows_are_steps():
+    X = np.repeat(np.arange(4) % 2, 25)[:, None]
+    hmm = PrivateHMM(8.0, n_states=2, categories=2, n_iter=50, burn_in=50, random_state=0)
+    new = hmm.fit(X, lengths=[60, 40]).sample(random_state=0)
+    assert new.data.shape == (100, 1)
+    assert new.sequences.tolist() == [0] * 60 + [1] * 40
+    assert new.times.tolist() == [*range(60), *range(40)]
+    assert new.states.shape == (100,)
+
+
+def test_the_spread_of_synthetic_totals_is_that_of_the_posterior_predictive():
+    """One state and one cell without noise: a Dirichlet-multinomial, exactly."""
+    X = np.array([[0]] * 12 + [[1]] * 6)
+    hmm = PrivateHMM(
+        np.inf, n_states=1, categories=2, n_times=1, n_iter=3000, n_chains=1, random_state=0
+    ).fit(X, times=np.zeros(18, int))
+    shares = []
+    for seed in range(1500):
+        data = hmm.sample(random_state=seed).data[:, 0]
+        shares.append((np.sum(data == 0), len(data)))
+    zeros, sizes = np.array(shares).T
+    assert abs(sizes.mean() - 18.0) < 5 * np.sqrt(18 / 1500)
+    # given its size a log has zeros of mean n 13/20 and variance n p q (20 + n) / 21
+    z = (zeros - sizes * 0.65) / np.sqrt(sizes * 0.65 * 0.35 * (20 + sizes) / 21)
+    assert abs(z.mean()) < 5 / np.sqrt(1500)
+    assert 0.85 < z.std() < 1.15  # without the spread of the parameters: .74
+
+
+def test_the_way_from_a_csv_file_to_states():
+    """The example: regions of unequal size, months without events, entries that are missing."""
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    done = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "plot_hmm_from_csv.py"))
+    hmm = done["hmm"]
+    bad = [(np.arange(24) + shift) % 12 >= 8 for shift in (0, 2, 4)]
+    worse = int(hmm.emission_[0][:, 1].argmax())  # more ice
+    assert hmm.privacy_.conditions == ()
+    assert np.mean((hmm.states_ == worse) == bad) > 0.9

@@ -116,6 +116,7 @@ def test_draws_after_a_release_never_repeat_its_random_bits(log, mechanism, monk
     if mechanism == "laplace":
         hmm.sample_posterior(40, random_state=0)
         hmm.select_n_states((1, 2), n_splits=1, random_state=0)
+        hmm.sample(random_state=0)
     later = {(s.entropy, s.spawn_key) for s in opened}
     assert later
     assert not later & of_release

@@ -14,7 +14,7 @@ from skdpbayes import LaplaceNaiveBayes, ObjPertLogisticRegression, OPSLogisticR
 from skdpbayes.estimators import _ops_base, naive_bayes
 from skdpbayes.estimators.hmm import estimator as hmm
 from skdpbayes.privacy import GaussianDP
-from tests.audit_cases import CASES, SINGLETON, Case
+from tests.audit_cases import CASES, SINGLETON, Case, EventLogHMM
 from tests.replay import differing_state, replay
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
@@ -267,5 +267,36 @@ def test_random_neighbors_of_counts(distribution, public, mechanism, data):
         )
 
     first, second, tape = replay(make, (X, y), (other_X, other_y))
+    assert differing_state(first, second) == set()
+    check_distances(first, tape, "replace_one")
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "ops"])
+@pytest.mark.parametrize("kind", [np.int8, np.uint64, np.float64])
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_random_neighbors_of_events(mechanism, kind, data):
+    """An event may change in every field, its sequence and its time at once."""
+    event = st.tuples(*[st.integers(0, top) for top in (3, 2, 2, 1)])  # time, sequence, two fields
+    X = np.array(data.draw(st.lists(event, min_size=4, max_size=4)), dtype=kind)
+    other = X.copy()
+    other[0] = data.draw(event)
+
+    def make():
+        return EventLogHMM(
+            epsilon=1.0,
+            delta=1e-3 if mechanism == "gaussian" else 0.0,
+            mechanism=mechanism,
+            categories=(3, 2),
+            n_times=4,
+            sequence_labels=[0, 1, 2],
+            n_states=2,
+            n_iter=2,
+            burn_in=1,
+            n_chains=1,
+            random_state=0,
+        )
+
+    first, second, tape = replay(make, (X,), (other,))
     assert differing_state(first, second) == set()
     check_distances(first, tape, "replace_one")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import available_if
 
 from skdpbayes import models, randomness
@@ -50,7 +51,6 @@ from skdpbayes.release import counts as release
 
 if TYPE_CHECKING:
     import pandas as pd
-    from sklearn.utils import Bunch
 
     from skdpbayes.privacy.guarantee import Adjacency
     from skdpbayes.privacy.ledger.ledger import PrivacyLedger
@@ -93,13 +93,13 @@ class PrivateHMM(PrivateEstimator):
 
     **Privacy guarantee.** With ``mechanism="laplace"`` or ``"gaussian"`` the counts
     :math:`n_{gtdv}` of all values in all cells are released once under exact discrete noise;
-    everything else, any number of Gibbs draws, `refit`, `select_n_states` and pictures included,
-    is computed from that release and costs nothing more. The fit is (``epsilon``, ``delta``)
-    differentially private: an event adds one to one count of each field, so that replacing it
-    (``replace_one``; its sequence and time may change too) moves 2D counts by one, and replacing it
-    by a null event (``zero_out``) moves D. The unit is one event (a row of ``X``), not a person
-    with several. ``mechanism="ops"`` releases draws of states and parameters themselves, from a
-    posterior that is tempered and whose probabilities are bounded below.
+    everything else, any number of Gibbs draws, `refit`, `select_n_states`, `sample` and pictures
+    included, is computed from that release and costs nothing more. The fit is (``epsilon``,
+    ``delta``) differentially private: an event adds one to one count of each field, so that
+    replacing it (``replace_one``; its sequence and time may change too) moves 2D counts by one, and
+    replacing it by a null event (``zero_out``) moves D. The unit is one event (a row of ``X``), not
+    a person with several. ``mechanism="ops"`` releases draws of states and parameters themselves,
+    from a posterior that is tempered and whose probabilities are bounded below.
     ``calibration="per_update"`` prices every update of the sampler, two per sweep, and rests on no
     condition; ``calibration="converged"`` prices each chain's last draw and supposes that the
     chains have converged, which is then listed in ``privacy_.conditions``. Public: the number of
@@ -107,9 +107,9 @@ class PrivateHMM(PrivateEstimator):
     ``lengths`` where each row is a step), all parameters. Parts of the grid that are not given are
     taken from the data, with a `PrivacyWarning` and an entry in ``privacy_.conditions``. Count
     noise is exact in integer arithmetic; draws of ``"ops"`` are computed in double precision. An
-    integer ``random_state`` must stay secret. A second ``fit`` on the same events, and each fold
-    of a cross-validation, costs its own budget. `predict` and `score` on new events are computed
-    from those events without noise: the guarantee covers the events of ``fit``.
+    integer ``random_state`` must stay secret. A second ``fit`` on the same events, and each fold of
+    a cross-validation, costs its own budget. `predict` and `score` on new events are computed from
+    those events without noise: the guarantee covers the events of ``fit``.
 
     Parameters
     ----------
@@ -601,6 +601,37 @@ class PrivateHMM(PrivateEstimator):
         check_is_fitted(self)
         return select_n_states(
             self._posterior, candidates, held_out, n_splits, random_state, self._watch
+        )
+
+    @available_if(_offers("sample"))
+    def sample(self, random_state: Any = None) -> Bunch:
+        """Draw a synthetic event log from the posterior predictive, at no cost in privacy.
+
+        One posterior draw of the parameters, states and sizes of the cells given the release, then
+        events: a log of the same sequences and times, with about as many events. Every call is
+        another log. Fields are independent given the state, in the model and so in the log.
+
+        Parameters
+        ----------
+        random_state : int, SeedSequence, RandomState, Generator or None, default=None
+            Source of randomness.
+
+        Returns
+        -------
+        :class:`~sklearn.utils.Bunch`
+            ``data`` of shape (n_events, n_fields), ``times`` (the steps of a sequence, where each
+            row is one) and ``sequences`` of its events, and ``states``, shaped as ``states_``.
+        """
+        check_is_fitted(self)
+        layout: Layout = self._posterior.layout
+        codes, steps, states = self._posterior.synthetic(random_state)
+        starts = layout.grid.starts
+        sequence = np.searchsorted(starts, steps, side="right") - 1
+        return Bunch(
+            data=codes,
+            times=steps - starts[sequence],
+            sequences=sequence if layout.labels is None else layout.labels[sequence],
+            states=layout.shaped(states),
         )
 
     def to_dataframe(self) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,13 @@ __all__ = ["StatesPosterior", "learn", "make_evidence"]
 # Predictions average over at most this many draws, spread over the chains.
 _PREDICTIVE_DRAWS = 100
 
-# Stream for what is drawn after the release. Under the seed of `fit` it would otherwise repeat the
-# bits that made its noise; two numbers, because the chains of `fit` have keys of one.
-SAMPLING = (1, 1)
+# Streams for what is drawn after the release. Under the seed of `fit` they would otherwise repeat
+# the bits that made its noise; two numbers, because the chains of `fit` have keys of one.
+SAMPLING, SYNTHETIC = (1, 1), (1, 3)
+
+# Sweeps over states, true counts and levels before synthetic events are drawn, the parameters being
+# a posterior draw already.
+_SYNTHETIC_SWEEPS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +57,7 @@ class StatesPosterior:
             f"it needs released counts, and mechanism='ops' released {self.start.shape[0]} draw(s) "
             "instead. Use mechanism='laplace' or 'gaussian'."
         )
-        return dict.fromkeys(("refit", "select_n_states", "interval"), why)
+        return dict.fromkeys(("refit", "select_n_states", "interval", "sample"), why)
 
     def attributes(self) -> dict[str, Any]:
         """Return states, their probabilities, the released counts and the public grid."""
@@ -114,6 +119,38 @@ class StatesPosterior:
             for i in self._predictive()
         ]
         return float(logsumexp(totals) - np.log(len(totals)))
+
+    def synthetic(self, random_state: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Draw events from the posterior predictive: their codes, their steps, states of steps."""
+        noisy, plan = self.released()
+        grid, begin = self.layout.grid, plan.prior.begin
+        generator = randomness.derived_generator(random_state, *SYNTHETIC)
+        i = generator.integers(self.start.shape[0])
+        start, transition, emission = self.start[i], self.transition[i], self.emission[i]
+        evidence = make_evidence(noisy, plan, self.layout, self.n_events)
+        for _ in range(_SYNTHETIC_SWEEPS):
+            states, _ = samplers.sample_states_ffbs(
+                evidence.log_likelihood(emission),
+                grid.starts,
+                start,
+                transition,
+                generator.random(grid.n_steps),
+            )
+            counts = evidence.counts(states, emission, generator)  # redraws the levels, too
+        sizes = np.ones(grid.n_steps, dtype=np.int64)
+        if isinstance(evidence, NoisyCellEvidence):
+            sizes = generator.poisson(evidence.level)
+        elif not grid.one_event_per_step:
+            sizes = generator.poisson(counts.sum(axis=1) / (begin.shape[0] - 1))
+        steps = np.repeat(np.arange(grid.n_steps), sizes)
+        codes = np.empty((steps.shape[0], begin.shape[0] - 1), dtype=np.int64)
+        uniforms = generator.random(codes.shape)
+        for k in range(plan.prior.n_states):
+            mine = states[steps] == k
+            for d, (low, high) in enumerate(pairwise(begin)):
+                inner = np.cumsum(emission[k, low:high])[:-1]  # rounding of the last one is no code
+                codes[mine, d] = np.searchsorted(inner, uniforms[mine, d], side="right")
+        return codes, steps, states
 
     def _predictive(self) -> np.ndarray:
         n_draws = self.start.shape[0]
