@@ -17,7 +17,7 @@ __getattr__, __dir__, __all__ = attach(
         "ObjPertLogisticRegression": "estimators.objective.estimator",
         "PrivacyLedger": "privacy.ledger.ledger",
         "PrivacyWarning": "exceptions",
-        "PrivateHMM": "estimators.hidden_markov",
+        "PrivateHMM": "estimators.hmm.estimator",
         "RowNormClipper": "preprocessing",
         "ScatteringTransformer": "preprocessing",
         "check_private": "reporting",
