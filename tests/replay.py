@@ -39,10 +39,10 @@ from skdpbayes.estimators import (
     _chain_network,
     _hmm_ops,
     _naive_bayes_ops,
-    _ops_sampling,
 )
 from skdpbayes.estimators.objective import estimator as objective_perturbation
 from skdpbayes.estimators.objective import solver as _objective_solver
+from skdpbayes.estimators.ops import sampling as ops_sampling
 
 NORMS = {"release_laplace": 1, "release_gaussian": 2, "release_counts": None}
 
@@ -329,8 +329,8 @@ def hooks(tape: Tape) -> Iterator[None]:
             patch(kind, "gradients", _gradients_hook(tape, kind))
         # one step at a time; the kernel of many steps equals that to the last bit (a test says so)
         patch(_chain_models.LinearPotential, "langevin_states", lambda *_: None)
-        for name in ("draw_rejection", "draw_hmc", "draw_sgnht"):
-            patch(_ops_sampling, name, _draw_hook(tape, getattr(_ops_sampling, name)))
+        for name in ("draw_rejection", "draw_hmc"):
+            patch(ops_sampling, name, _draw_hook(tape, getattr(ops_sampling, name)))
         patch(_naive_bayes_ops, "draw_floored_dirichlet", _probabilities_hook(tape))
         patch(_hmm_ops, "redraw_pairs", _emission_hook(tape))
         for name, place in (("sample_states_ffbs", 0), ("sweep_states_collapsed", 1)):
