@@ -286,13 +286,11 @@ def _samples(estimator: Any, *, note: str = "", **smooth: Any) -> list[Case]:
     """One posterior sample, by every sampler."""
     settings = {**STRONG, **smooth, **BUDGET, "look": first_coefficient, "note": note}
     ball = {**BALL, **PURE, "look": first_coefficient, "note": POLES, "cost": 2}
-    thermostat = {"sampler": "sgnht", "n_steps": 100}
     return [
         *_linear(estimator, "Langevin", TINY, sampler="langevin", n_steps=8, **settings),
         *_linear(estimator, "rejection", TINY, sampler="rejection", **settings),
         *_linear(estimator, "rejection, pure", TINY, sampler="rejection", **ball),
         *_linear(estimator, "HMC", TINY, **HAMILTON, **settings),
-        *_linear(estimator, "SGNHT", TINY, **thermostat, **settings),
     ]
 
 

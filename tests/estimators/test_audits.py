@@ -23,10 +23,11 @@ from skdpbayes import (
     OPSLogisticRegression,
 )
 from skdpbayes.auditing import audit, neighbors
-from skdpbayes.estimators import _chain_plan, _ops_base
+from skdpbayes.estimators import _chain_plan
 from skdpbayes.estimators.hmm import estimator as hmm
 from skdpbayes.estimators.naive_bayes import estimator as naive_bayes
 from skdpbayes.estimators.objective import estimator as objpert
+from skdpbayes.estimators.ops import base as ops
 from skdpbayes.fitting import bounds
 from skdpbayes.privacy import PrivacyGuarantee, SubsampledGaussian, repeat
 from skdpbayes.privacy.budget import Noise
@@ -186,8 +187,8 @@ TOO_LITTLE = [
     (NONNEGATIVE, objpert, "make_plan", "tilt_scale", 0.25),
     ("ObjPertLogisticRegression output replace_one", objpert, "make_plan", MAIN_NOISE, 0.5),
     ("ObjPertLogisticRegression output, pure replace_one", objpert, "make_plan", MAIN_NOISE, 0.25),
-    ("OPSLinearSVC Langevin replace_one", _ops_base, "plan_langevin", HEAT, 4.0),
-    ("OPSLinearSVC rejection replace_one", _ops_base, "plan_exact", HEAT, 4.0),
+    ("OPSLinearSVC Langevin replace_one", ops, "plan_langevin", HEAT, 4.0),
+    ("OPSLinearSVC rejection replace_one", ops, "plan_density", HEAT, 4.0),
 ]
 
 
@@ -224,8 +225,8 @@ def test_a_quarter_of_the_noise_on_a_ball_is_caught(monkeypatch):
     case = dataclasses.replace(
         find("OPSLinearSVC rejection, pure replace_one"), pair=neighbors.label_flip(2, 1)
     )
-    broken = changed(_ops_base.plan_exact, inverse_temperature=times(4.0))
-    monkeypatch.setattr(_ops_base, "plan_exact", broken)
+    broken = changed(ops.plan_density, inverse_temperature=times(4.0))
+    monkeypatch.setattr(ops, "plan_density", broken)
     assert run(case, confidence=POWER).refuted
 
 

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpbayes import LaplaceNaiveBayes, ObjPertLogisticRegression, OPSLogisticRegression
-from skdpbayes.estimators import _ops_base
 from skdpbayes.estimators.hmm import estimator as hmm
 from skdpbayes.estimators.naive_bayes import estimator as naive_bayes
+from skdpbayes.estimators.ops import base as ops
+from skdpbayes.fitting.bounds import Bound
 from skdpbayes.privacy import GaussianDP
 from tests.audit_cases import CASES, SINGLETON, Case, EventLogHMM
 from tests.replay import differing_state, replay
@@ -37,7 +38,8 @@ def check_distances(fitted, tape, adjacency):
         if place.place == "clipped sum":
             assert place.distance <= records * SLACK
         elif place.place == "langevin gradient":
-            assert place.distance <= records * fitted._record_norm * SLACK
+            constant = fitted.intercept_scaling if fitted.fit_intercept else 0.0
+            assert place.distance <= records * math.hypot(fitted.data_norm, constant) * SLACK
         elif place.place == "slope of the log-density":
             assert place.distance <= event.mu * SLACK
         elif place.place.startswith("range"):
@@ -86,8 +88,8 @@ def test_the_fisher_information_is_a_release_of_its_own(case):
 
 
 class Unclipped(OPSLogisticRegression):
-    def _bound_rows(self, X):
-        return X
+    def _bound(self):
+        return Bound()
 
 
 class LeakyIterations(ObjPertLogisticRegression):
@@ -145,9 +147,9 @@ def test_the_harness_sees_data_dependent_noise():
 @pytest.mark.parametrize(
     ("name", "module", "planner", "field"),
     [
-        ("OPSLogisticRegression label flip", _ops_base, "plan_exact", "inverse_temperature"),
-        ("OPSLinearSVC rejection, pure", _ops_base, "plan_exact", "inverse_temperature"),
-        ("OPSLinearSVC rejection", _ops_base, "plan_exact", "inverse_temperature"),
+        ("OPSLogisticRegression label flip", ops, "plan_density", "inverse_temperature"),
+        ("OPSLinearSVC rejection, pure", ops, "plan_density", "inverse_temperature"),
+        ("OPSLinearSVC rejection", ops, "plan_density", "inverse_temperature"),
         ("LaplaceNaiveBayes one draw, Bernoulli", naive_bayes, "plan_draw", "temper"),
         ("PrivateHMM converged draws", hmm, "plan_gibbs", "inverse_temperature"),
     ],
