@@ -38,12 +38,12 @@ from skdpbayes import models, randomness, samplers
 from skdpbayes.estimators import (
     _chain_models,
     _chain_network,
-    _hmm_ops,
-    _ops_sampling,
 )
+from skdpbayes.estimators.hmm import gibbs
 from skdpbayes.estimators.naive_bayes import ops as naive_bayes_ops
 from skdpbayes.estimators.objective import estimator as objective_perturbation
 from skdpbayes.estimators.objective import solver as _objective_solver
+from skdpbayes.estimators.ops import sampling as ops_sampling
 
 NORMS = {"release_laplace": 1, "release_gaussian": 2, "release_counts": None}
 
@@ -277,7 +277,7 @@ def _range_of_logarithms(change: np.ndarray, floor: float) -> float:
 
 def _emission_hook(tape: Tape) -> Callable[..., Any]:
     """Shares of pairs of values: a pair's log-odds move by at most the logarithm of the floor."""
-    original = _hmm_ops.redraw_pairs
+    original = gibbs.redraw_pairs
 
     def hook(emission: Any, totals: Any, prior: Any, floors: Any, generator: Any) -> Any:
         def compare(entry: Entry) -> Distance:
@@ -330,10 +330,10 @@ def hooks(tape: Tape) -> Iterator[None]:
             patch(kind, "gradients", _gradients_hook(tape, kind))
         # one step at a time; the kernel of many steps equals that to the last bit (a test says so)
         patch(_chain_models.LinearPotential, "langevin_states", lambda *_: None)
-        for name in ("draw_rejection", "draw_hmc", "draw_sgnht"):
-            patch(_ops_sampling, name, _draw_hook(tape, getattr(_ops_sampling, name)))
+        for name in ("draw_rejection", "draw_hmc"):
+            patch(ops_sampling, name, _draw_hook(tape, getattr(ops_sampling, name)))
         patch(naive_bayes_ops, "draw_floored_dirichlet", _probabilities_hook(tape))
-        patch(_hmm_ops, "redraw_pairs", _emission_hook(tape))
+        patch(gibbs, "redraw_pairs", _emission_hook(tape))
         for name, place in (("sample_states_ffbs", 0), ("sweep_states_collapsed", 1)):
             patch(samplers, name, _states_hook(tape, name, place))
         yield

@@ -23,7 +23,7 @@ from skdpbayes.estimators._coordinates import (
     released_coordinates,
 )
 from skdpbayes.estimators._sgmcmc_settings import ChainSettings
-from skdpbayes.estimators.one_posterior_sample import OPSLogisticRegression
+from skdpbayes.estimators.ops.logistic import OPSLogisticRegression
 from skdpbayes.fitting.threads import one_blas_thread
 
 __all__ = ["PrivateChainClassifier"]
@@ -241,14 +241,14 @@ class PrivateChainClassifier(ChainSettings):
             random_state=generator,
             progress=self.progress,
         )
-        chain.classes_ = self.classes_
-        event = chain._plan(chain._problem(X.shape), "langevin")[0].event
+        event = chain.plan(*X.shape).plan.event
         guarantee = self._guarantee(event, "last state of a Langevin chain")
         self._reserve(guarantee)
         self._forget_coefficients()
         chain.fit(X, self.classes_[codes])
         self.coef_, self.intercept_ = chain.coef_, chain.intercept_
-        self._coef_draws, self._intercept_draws = chain._coef_draws, chain._intercept_draws
+        draws = chain.sample_posterior()
+        self._coef_draws, self._intercept_draws = draws["coef"], draws["intercept"]
         self.temperature_ = 1.0 / chain.inverse_temperature_
         self.noise_multiplier_ = math.nan
         self.step_size_ = math.nan if chain.step_size_ is None else chain.step_size_

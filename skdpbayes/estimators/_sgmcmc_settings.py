@@ -19,7 +19,7 @@ from skdpbayes.estimators._coordinates import (
     plain_dimension,
 )
 from skdpbayes.estimators._linear import ProbabilisticLinearClassifier
-from skdpbayes.estimators.one_posterior_sample import OPSLogisticRegression
+from skdpbayes.estimators.ops.logistic import OPSLogisticRegression
 
 __all__ = ["NETWORK_CLIP", "ChainSettings"]
 
@@ -194,7 +194,7 @@ class ChainSettings(ProbabilisticLinearClassifier):
     ) -> ChainPlan:
         setup: list[privacy.PrivacyEvent] = []
         if starter is not None and not self._non_private:
-            setup.append(starter._plan(starter._problem(shape), "langevin")[0].event)
+            setup.append(starter.plan(*shape).plan.event)
         if 0.0 < moments_mu < math.inf:
             setup.append(privacy.GaussianDP(moments_mu))
         n_steps = (
@@ -223,7 +223,7 @@ class ChainSettings(ProbabilisticLinearClassifier):
         """Return the estimator of the first state under half of the budget, not yet fitted."""
         if self.init == "public":
             return None
-        starter = OPSLogisticRegression(
+        return OPSLogisticRegression(
             epsilon=self.epsilon / 2.0,
             delta=self.delta / 2.0,
             adjacency=self.adjacency,
@@ -233,8 +233,6 @@ class ChainSettings(ProbabilisticLinearClassifier):
             intercept_scaling=self.intercept_scaling,
             sampler="langevin",
         )
-        starter.classes_ = self.classes_
-        return starter
 
     def _moments_mu(self, shape: tuple[int, int]) -> float:
         """Gaussian DP of the moments; 0 if they are not released."""

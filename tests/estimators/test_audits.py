@@ -23,9 +23,11 @@ from skdpbayes import (
     OPSLogisticRegression,
 )
 from skdpbayes.auditing import audit, neighbors
-from skdpbayes.estimators import _chain_plan, _ops_base, hidden_markov
+from skdpbayes.estimators import _chain_plan
+from skdpbayes.estimators.hmm import estimator as hmm
 from skdpbayes.estimators.naive_bayes import estimator as naive_bayes
 from skdpbayes.estimators.objective import estimator as objpert
+from skdpbayes.estimators.ops import base as ops
 from skdpbayes.fitting import bounds
 from skdpbayes.privacy import PrivacyGuarantee, SubsampledGaussian, repeat
 from skdpbayes.privacy.budget import Noise
@@ -68,7 +70,6 @@ MECHANISMS = {
     "init",
     "mechanism",
     "method",
-    "ops_accounting",
     "release",
     "sampler",
     "state_sampler",
@@ -79,7 +80,6 @@ OTHERS = {
     "activation",
     "adjacency",
     "calibration",
-    "emission_posterior",
     "posterior",
     "schedule",
 }
@@ -108,7 +108,9 @@ def test_every_mechanism_is_in_the_matrix_under_both_adjacencies(estimator):
     found = choices(estimator)
     assert set(found) <= MECHANISMS | OTHERS, "is this parameter about a mechanism?"
     cases = [case for case in CASES if case.name.split()[0] == estimator.__name__]
-    for name in set(found) & MECHANISMS:
+    # what PrivateHMM releases of its draws depends on how they are priced
+    priced = {"calibration"} if estimator.__name__ == "PrivateHMM" else set()
+    for name in set(found) & (MECHANISMS | priced):
         for value in found[name]:
             audited = {
                 case.adjacency for case in cases if _value(case, name) in (value, [value], (value,))
@@ -178,15 +180,15 @@ TOO_LITTLE = [
     ("LaplaceNaiveBayes Laplace, Bernoulli replace_one", naive_bayes, "plan_noise", "noise", 0.5),
     ("LaplaceNaiveBayes Laplace, tokens zero_out", naive_bayes, "plan_noise", "noise", 0.5),
     ("LaplaceNaiveBayes Gaussian, bounds replace_one", naive_bayes, "plan_noise", "noise", 0.5),
-    ("PrivateHMM Laplace replace_one", hidden_markov, "plan_noise", "scale", 0.5),
-    ("PrivateHMM Gaussian replace_one", hidden_markov, "plan_noise", "scale", 0.5),
+    ("PrivateHMM Laplace replace_one", hmm, "plan_counts", "noise", 0.5),
+    ("PrivateHMM Gaussian replace_one", hmm, "plan_counts", "noise", 0.5),
     ("ObjPertLogisticRegression objective replace_one", objpert, "make_plan", "tilt_scale", 0.5),
     (IN_ONE_DIMENSION, objpert, "make_plan", "tilt_scale", 0.5),
     (NONNEGATIVE, objpert, "make_plan", "tilt_scale", 0.25),
     ("ObjPertLogisticRegression output replace_one", objpert, "make_plan", MAIN_NOISE, 0.5),
     ("ObjPertLogisticRegression output, pure replace_one", objpert, "make_plan", MAIN_NOISE, 0.25),
-    ("OPSLinearSVC Langevin replace_one", _ops_base, "plan_langevin", HEAT, 4.0),
-    ("OPSLinearSVC rejection replace_one", _ops_base, "plan_exact", HEAT, 4.0),
+    ("OPSLinearSVC Langevin replace_one", ops, "plan_langevin", HEAT, 4.0),
+    ("OPSLinearSVC rejection replace_one", ops, "plan_density", HEAT, 4.0),
 ]
 
 
@@ -209,7 +211,7 @@ def test_too_little_noise_is_caught(case, module, planner, fields, factor, monke
             "temper",
             "min_probability",
         ),
-        ("PrivateHMM converged draws", hidden_markov, "plan_ops", HEAT, "emission_floor"),
+        ("PrivateHMM converged draws", hmm, "plan_gibbs", HEAT, "min_probability"),
     ],
 )
 def test_an_untempered_posterior_is_caught(name, module, planner, field, floor, monkeypatch):
@@ -223,8 +225,8 @@ def test_a_quarter_of_the_noise_on_a_ball_is_caught(monkeypatch):
     case = dataclasses.replace(
         find("OPSLinearSVC rejection, pure replace_one"), pair=neighbors.label_flip(2, 1)
     )
-    broken = changed(_ops_base.plan_exact, inverse_temperature=times(4.0))
-    monkeypatch.setattr(_ops_base, "plan_exact", broken)
+    broken = changed(ops.plan_density, inverse_temperature=times(4.0))
+    monkeypatch.setattr(ops, "plan_density", broken)
     assert run(case, confidence=POWER).refuted
 
 

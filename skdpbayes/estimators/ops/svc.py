@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from skdpbayes._validation import check_scale
-from skdpbayes.estimators._ops_base import OnePosteriorSample
+from skdpbayes.estimators.ops.base import OnePosteriorSample
+from skdpbayes.fitting.records import Public
 from skdpbayes.privacy import Adjacency
 
 __all__ = ["OPSLinearSVC"]
@@ -30,8 +31,8 @@ class OPSLinearSVC(OnePosteriorSample):
     chosen: one record replaced by another, or (``"zero_out"``) by a null record that contributes
     nothing. The number of records, all parameters, the label set and the schedule are public.
     Released: the ``n_draws`` draws behind ``coef_``, ``intercept_`` and ``sample_posterior``. With
-    ``sampler="langevin"`` (delta > 0) and ``"rejection"`` the claim is unconditional; ``"hmc"`` and
-    ``"sgnht"`` rest on convergence, and ``privacy_.conditions`` says so. For ``delta=0`` the range
+    ``sampler="langevin"`` (delta > 0) and ``"rejection"`` the claim is unconditional; ``"hmc"``
+    rests on convergence, and ``privacy_.conditions`` says so. For ``delta=0`` the range
     of the hinge loss on the ball sets :math:`\beta`: it is :math:`\min(2Rr, 1+Rr)`, twice that for
     ``"replace_one"``, with *R* the norm of a record with its constant feature and *r* the radius.
     Arithmetic, run time, seeds, refits and cross-validation are as in
@@ -39,21 +40,27 @@ class OPSLinearSVC(OnePosteriorSample):
     snapped to a public grid, a seed must stay secret, run time is not hidden, and every fit pays
     again.
 
+    **Without privacy** (``epsilon=np.inf``) this is the ordinary model on the rows as they are:
+    ``coef_`` is the mode at :math:`\beta = 1`, that is, ``LinearSVC(C=C_, loss="hinge")``, on the
+    whole space, and ``sample_posterior`` draws as many as wanted from a normal approximation: the
+    mode is its mean, and its precision is the curvature of the losses averaged over itself.
+
     Parameters
     ----------
     epsilon : float, default=1.0
-        Privacy budget, > 0; smaller is more private. ``np.inf`` draws from the untempered Gibbs
-        posterior by Hamiltonian Monte Carlo.
+        Privacy budget, > 0; smaller is more private. ``np.inf`` is the ordinary model: the mode of
+        the posterior, with a normal approximation around it.
     delta : float, default=1e-5
         In [0, 1). Probability mass on which epsilon may fail; 0 selects the pure mechanism.
     adjacency : {"replace_one", "zero_out"}, default="replace_one"
         What may change between neighboring data sets.
     data_norm : float, default=1.0
-        Public bound on the L2 norm of a row; longer rows are scaled down to it.
+        Public bound on the L2 norm of a row; longer rows are scaled down to it, in ``fit`` and in
+        every prediction alike. At ``epsilon=np.inf`` rows are taken as they are.
     C : float or "auto", default="auto"
         Inverse strength of the penalty; ``"auto"`` as in `OPSLogisticRegression`.
     coef_norm : float or None, default=None
-        Radius of the ball that holds the coefficients; see `OPSLogisticRegression`.
+        A constraint: radius of the ball that holds the coefficients; see `OPSLogisticRegression`.
     smoothing : float, default=1.0
         Width of the parabola that replaces the kink in the Langevin chain (and in the search for
         the mode). Smaller is closer to the hinge loss and needs more steps.
@@ -63,7 +70,7 @@ class OPSLinearSVC(OnePosteriorSample):
         Whether to add a constant feature.
     intercept_scaling : float, default=1.0
         The constant feature. It counts in the norm of a record.
-    sampler : {"auto", "langevin", "rejection", "hmc", "sgnht"}, default="auto"
+    sampler : {"auto", "langevin", "rejection", "hmc"}, default="auto"
         As in `OPSLogisticRegression`.
     n_draws : int, default=1
         Number of draws released within the budget; more draws are noisier ones.
@@ -73,14 +80,14 @@ class OPSLinearSVC(OnePosteriorSample):
         Whether beta stays at most 1.
     n_steps : int or "auto", default="auto"
         Gradient steps of the Langevin chain (rounded up to whole epochs), or transitions of the
-        other chains after tuning.
+        Hamiltonian chains after tuning (200).
     step_size : float or "auto", default="auto"
         Langevin step on the sum of losses and penalty, at most :math:`2/(M+1/C)` with
         :math:`M=nR^2/s` and *s* the smoothing.
     n_batches : int or "auto", default="auto"
         Into how many batches the Langevin chain splits the rows; each step reads one, in turn.
-    n_chains : int, default=4
-        Number of Hamiltonian chains that are run side by side.
+    n_chains : int or "auto", default="auto"
+        Number of Hamiltonian chains that are run side by side; ``"auto"`` is 4.
     diagnostics : bool, default=False
         Keep ``diagnostics_`` of Hamiltonian chains; they are not private.
     random_state : int, Generator, RandomState, SeedSequence or None, default=None
@@ -88,12 +95,12 @@ class OPSLinearSVC(OnePosteriorSample):
     ledger : PrivacyLedger or None, default=None
         Account that ``fit`` charges before it looks at the data.
     progress : bool, default=False
-        Show a progress bar.
+        Show a progress bar of the chain.
 
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features)
-        Released: the draw, or the mean of several.
+        Released: the draw, or the mean of several; without privacy the mode.
     intercept_ : ndarray of shape (1,)
         Released with it.
     classes_ : ndarray of shape (2,)
@@ -106,6 +113,9 @@ class OPSLinearSVC(OnePosteriorSample):
         Public: the Langevin step.
     n_steps_ : int or None
         Public: the Langevin steps before the first draw.
+    noise_ : Noise or None
+        Public: law and scale of the noise of a Langevin step; None where the draw itself is all
+        the noise there is.
     n_records_ : int
         Public: the number of training records.
     privacy_ : PrivacyGuarantee
@@ -138,6 +148,8 @@ class OPSLinearSVC(OnePosteriorSample):
     (2,)
     """
 
+    _likelihood = False
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -158,7 +170,7 @@ class OPSLinearSVC(OnePosteriorSample):
         n_steps: int | str = "auto",
         step_size: float | str = "auto",
         n_batches: int | str = "auto",
-        n_chains: int = 4,
+        n_chains: int | str = "auto",
         diagnostics: bool = False,
         random_state: Any = None,
         ledger: Any = None,
@@ -187,20 +199,16 @@ class OPSLinearSVC(OnePosteriorSample):
         self.ledger = ledger
         self.progress = progress
 
-    def _loss(self) -> str:
+    def _loss(self, public: Public) -> str:
+        if public.n_classes != 2:
+            raise ValueError(
+                "Only binary classification is supported. OPSLinearSVC has no multiclass hinge "
+                f"loss; got {public.n_classes} classes. Use OPSLogisticRegression."
+            )
         return "hinge"
 
     def _width(self) -> float:
-        return float(self.smoothing)
-
-    def _check_own_parameters(self) -> None:
-        super()._check_own_parameters()
-        check_scale("smoothing", self.smoothing)
-        if self.classes_.shape[0] != 2:
-            raise ValueError(
-                "Only binary classification is supported. OPSLinearSVC has no multiclass hinge "
-                f"loss; got {self.classes_.shape[0]} classes. Use OPSLogisticRegression."
-            )
+        return check_scale("smoothing", self.smoothing)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,4 +1,4 @@
-"""Run the samplers of one posterior sample: a plan, data and a generator in, draws out."""
+"""Run the samplers of one posterior sample: a density on data and a generator in, draws out."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy import sparse
+from scipy.linalg import cho_solve, solve_triangular
+from scipy.optimize import minimize
 
 from skdpbayes import randomness, samplers
-from skdpbayes.estimators._ops_plan import LangevinPlan
-from skdpbayes.estimators._ops_target import Target, lower_root
+from skdpbayes.estimators.ops.target import Target, lower_root
 
-__all__ = ["draw_hmc", "draw_langevin", "draw_rejection", "draw_sgnht"]
+__all__ = ["draw_hmc", "draw_langevin", "draw_rejection", "find_mode", "normal_root"]
 
 Progress = Callable[..., Iterable[Any]]
 
@@ -27,13 +28,27 @@ SPACING = 10
 TRAJECTORY = np.pi / 2.0
 TARGET_ACCEPTANCE = 0.8
 MAX_LEAPFROG = 64
+# Width of the kink at which the mode of the hinge loss is found, times the root of n.
+HINGE_WIDTH = 0.1
+# Newton's Hessian of more coefficients costs more than the many gradients that L-BFGS needs.
+LARGEST_NEWTON = 500
+# Above this many coefficients a Hessian is too large.
+LARGEST_HESSIAN = 3000
+# Fixed-point steps of `_hinge_precision`, each of which about halves the error; rows at a time.
+AVERAGINGS, ROWS_AT_ONCE = 8, 1 << 14
 
 
 def draw_langevin(
-    target: Target, plan: LangevinPlan, generator: np.random.Generator, progress: Progress
+    target: Target,
+    generator: np.random.Generator,
+    progress: Progress,
+    *,
+    step_size: float,
+    n_batches: int,
+    epochs: tuple[int, ...],
 ) -> np.ndarray:
     """Run the certified chain from the prior's mode; return its released states (S, K, d)."""
-    batches = _batches(target, plan.n_batches, generator)
+    batches = _batches(target, n_batches, generator)
     gradients = [
         lambda theta, X=X, codes=codes, scale=scale: target.objective_gradient(
             theta, X, codes, scale
@@ -42,16 +57,16 @@ def draw_langevin(
     ]
     theta = np.zeros(target.shape)
     released = []
-    for epochs in plan.epochs:
-        for _ in progress(range(epochs), total=epochs, label="epochs"):
+    for count in epochs:
+        for _ in progress(range(count), total=count, label="epochs"):
             noise = randomness.gaussian(generator, 1.0, (len(gradients), *target.shape))
             theta = samplers.langevin_chain(
                 theta,
                 gradients,
                 noise,
-                step_size=plan.step_size,
-                temperature=1.0 / plan.inverse_temperature,
-                radius=plan.radius,
+                step_size=step_size,
+                temperature=1.0 / target.inverse_temperature,
+                radius=target.radius,
             )
         released.append(theta)
     return np.stack(released)
@@ -203,58 +218,88 @@ def _lower_tangent(target: Target) -> tuple[np.ndarray, float, np.ndarray, float
     """Return the mode, U there, the gradient of a convex function below U, and the gap between.
 
     The hinge loss has no gradient at its mode, but the smoothed loss lies below it, by at most half
-    the width a record, and has: a width of 1 / (beta n) costs at most half a unit of U.
+    the width per record, and has: a width of 1 / (beta n) costs at most half a unit of U.
     """
     if target.loss != "hinge":
         center = target.mode()[0]
         value, gradient = target.potential(center[None])
         return center, float(value[0]), gradient[0], 0.0
     narrow = 1.0 / (target.inverse_temperature * target.X.shape[0])
-    smooth = replace(target, loss="smooth_hinge")
+    smooth = replace(target, loss="smooth_hinge", width=min(narrow, target.width))
     center = smooth.mode()[0]
-    while smooth.width > narrow:  # from wide to narrow, each mode near the one before
-        smooth = replace(smooth, width=max(narrow, 0.25 * smooth.width))
-        center = smooth.mode(center)[0]
     value = target.potential(center[None])[0]
     lower, gradient = smooth.potential(center[None])
     return center, float(value[0]), gradient[0], float(value[0] - lower[0])
 
 
-def draw_sgnht(
-    target: Target,
-    n_draws: int,
-    smoothness: float,
-    generator: np.random.Generator,
-    progress: Progress,
-    *,
-    n_iterations: int,
-    n_batches: int,
-) -> np.ndarray:
-    """Run a thermostat chain per draw on random batches; return the last states (S, K, d)."""
-    n_records = target.X.shape[0]
-    size = max(1, n_records // n_batches)
-    step = 0.25 / np.sqrt(smoothness)
-    diffusion = np.sqrt(smoothness)
-    rows = np.empty(size, dtype=np.intp)
-    draws = []
-    for _ in range(n_draws):
-        momentum = randomness.gaussian(generator, 1.0, target.shape)
-        state = samplers.sgnht_init(np.zeros(target.shape), momentum, diffusion)
-        for _ in progress(range(n_iterations), total=n_iterations, label="steps"):
-            randomness.fixed_subset(generator, n_records, size, rows)
-            gradient = target.objective_gradient(
-                state.position, target.X[rows], target.codes[rows], n_records / size
-            )
-            noise = randomness.gaussian(generator, 1.0, target.shape)
-            state = samplers.sgnht_step(
-                state,
-                target.inverse_temperature * gradient,
-                noise,
-                step_size=step,
-                diffusion=diffusion,
-            )
-            inside = samplers.project_to_ball(state.position, target.radius)
-            if inside is not state.position:  # bounce back from the sphere
-                state = state._replace(position=inside, momentum=-state.momentum)
-        draws.append(state.position)
-    return np.stack(draws)
+def find_mode(target: Target) -> np.ndarray:
+    """Return the mode, flat.
+
+    The hinge loss is smoothed over a width at which U changes by far less than a posterior's own
+    spread of U, about 1/2 a coefficient: n times the density of margins there (below 1 for rows of
+    norm 1 that are not all alike) times the width squared, over 6.
+    """
+    if target.loss == "hinge":
+        target = replace(target, width=min(target.width, HINGE_WIDTH / np.sqrt(target.X.shape[0])))
+    if target.dimension <= LARGEST_NEWTON:
+        return target.mode()[0]
+    return _lbfgs_mode(target)
+
+
+def normal_root(target: Target, mode: np.ndarray) -> np.ndarray | None:
+    """Return the Cholesky factor of the precision of a normal law around the mode.
+
+    It is the Hessian of U there or, of the hinge loss, which has none, its average over that normal
+    law itself. None if there are too many coefficients.
+    """
+    if target.dimension > (LARGEST_NEWTON if target.loss == "hinge" else LARGEST_HESSIAN):
+        return None
+    precision = target.curvature(mode, 1.0 / target.C)
+    if target.loss == "hinge":
+        precision = _hinge_precision(target, mode, precision)
+    return lower_root(precision)
+
+
+def _hinge_precision(target: Target, mode: np.ndarray, precision: np.ndarray) -> np.ndarray:
+    r"""Solve :math:`P = I/C + \sum_i \phi_{s_i}(1 - y_i z_i) x_i x_i^T`, s_i^2 = x_i^T P^{-1} x_i.
+
+    The second derivative of the hinge loss is a point mass at the kink; its average over margins of
+    mean :math:`y_i z_i` and standard deviation s_i is the normal density there. This is the best
+    normal approximation in Kullback-Leibler divergence that has the mode as its mean (Opper and
+    Archambeau 2009).
+    """
+    signs = 2.0 * target.codes - 1.0
+    for _ in range(AVERAGINGS):
+        covariance = cho_solve((lower_root(precision), True), np.eye(mode.size))
+        precision = np.eye(mode.size) / target.C
+        for start in range(0, target.X.shape[0], ROWS_AT_ONCE):
+            rows = target.X[start : start + ROWS_AT_ONCE]
+            rows = rows.toarray() if sparse.issparse(rows) else rows
+            if target.constant:
+                rows = np.column_stack([rows, np.full(rows.shape[0], target.constant)])
+            scale = np.sqrt(np.einsum("ij,ij->i", rows @ covariance, rows))
+            scale = np.maximum(scale, np.finfo(float).tiny)
+            gap = (1.0 - signs[start : start + ROWS_AT_ONCE] * (rows @ mode)) / scale
+            near = np.abs(gap) < 8.0
+            rows, scale, gap = rows[near], scale[near], gap[near]
+            weight = np.exp(-0.5 * gap * gap) / (np.sqrt(2.0 * np.pi) * scale)
+            precision += (rows * weight[:, None]).T @ rows
+    return precision
+
+
+def _lbfgs_mode(target: Target) -> np.ndarray:
+    """Minimize U without a Hessian, the hinge loss smoothed over its width."""
+    smooth = replace(target, loss="smooth_hinge") if target.loss == "hinge" else target
+
+    def value_slope(point: np.ndarray) -> tuple[float, np.ndarray]:
+        values, slopes = smooth.potential(point[None])
+        return float(values[0]), slopes[0]
+
+    found = minimize(
+        value_slope,
+        np.zeros(target.dimension),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-12, "gtol": 1e-6, "maxcor": 20},
+    )
+    return np.asarray(found.x)

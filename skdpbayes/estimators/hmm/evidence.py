@@ -8,7 +8,6 @@ given the states. Drawing states by the first and counts by the second is one jo
 from __future__ import annotations
 
 from copy import copy
-from typing import Protocol
 
 import numpy as np
 
@@ -31,14 +30,16 @@ _SMALLEST_SHAPE = 0.5
 _WIDE_NOISE, _SELDOM = 10.0, 4
 
 
-class Evidence(Protocol):
+class Evidence:
     """What a chain needs to know of the data."""
 
     def fresh(self) -> Evidence:
         """Return an object that shares nothing that changes while a chain runs."""
+        return self
 
     def log_likelihood(self, emission: np.ndarray) -> np.ndarray:
         """Log-probability of each step in each state."""
+        raise NotImplementedError
 
     def move(
         self,
@@ -47,37 +48,28 @@ class Evidence(Protocol):
         alpha: float,
         generator: np.random.Generator,
     ) -> np.ndarray:
-        """Move the emissions given the states, true counts summed out; ``alpha`` is the prior's."""
+        """Move the emissions given the states, true counts summed out; ``alpha`` is the prior's.
+
+        Only where draws from the counts would creep.
+        """
+        return emission
 
     def counts(
         self, states: np.ndarray, emission: np.ndarray, generator: np.random.Generator
     ) -> np.ndarray:
         """Counts of each step, to update the emissions with."""
+        raise NotImplementedError
 
 
-class CountEvidence:
+class CountEvidence(Evidence):
     """Counts taken as they are: without noise, or noisy ones clipped at zero, or tempered ones."""
 
     def __init__(self, counts: np.ndarray) -> None:
         self._counts = np.ascontiguousarray(counts, dtype=np.float64)
 
-    def fresh(self) -> CountEvidence:
-        """Nothing changes: the same object."""
-        return self
-
     def log_likelihood(self, emission: np.ndarray) -> np.ndarray:
         """Log-probability of each step in each state."""
         return models.count_log_likelihood(self._counts, emission)
-
-    def move(
-        self,
-        states: np.ndarray,
-        emission: np.ndarray,
-        alpha: float,
-        generator: np.random.Generator,
-    ) -> np.ndarray:
-        """Draws from the counts need no help."""
-        return emission
 
     def counts(
         self, states: np.ndarray, emission: np.ndarray, generator: np.random.Generator
@@ -86,7 +78,7 @@ class CountEvidence:
         return self._counts
 
 
-class NoisyCellEvidence:
+class NoisyCellEvidence(Evidence):
     r"""Cells of an unknown number of events: Poisson counts under discrete noise.
 
     :math:`n_{sv} \sim \mathrm{Poisson}(\lambda_s \theta_{z_s v})`, :math:`y = n + Z`, where the
@@ -207,7 +199,7 @@ def level_prior(
     return mean[chain], shape
 
 
-class NoisyRowEvidence:
+class NoisyRowEvidence(Evidence):
     """Steps of exactly one event each: noisy indicators of the value of every field."""
 
     def __init__(self, noisy: np.ndarray, begin: np.ndarray, noise: str, scale: float) -> None:
@@ -221,23 +213,9 @@ class NoisyRowEvidence:
         self._evidence = np.exp(log_ratio - np.repeat(best, np.diff(begin), axis=1))
         self._begin = begin
 
-    def fresh(self) -> NoisyRowEvidence:
-        """Nothing changes: the same object."""
-        return self
-
     def log_likelihood(self, emission: np.ndarray) -> np.ndarray:
         """Log-probability of each step in each state."""
         return models.single_event_log_likelihood(self._evidence, emission, self._begin)
-
-    def move(
-        self,
-        states: np.ndarray,
-        emission: np.ndarray,
-        alpha: float,
-        generator: np.random.Generator,
-    ) -> np.ndarray:
-        """Draws from single events are as wide as the posterior."""
-        return emission
 
     def counts(
         self, states: np.ndarray, emission: np.ndarray, generator: np.random.Generator
@@ -253,7 +231,7 @@ class NoisyRowEvidence:
         return counts
 
 
-class HeldOutEvidence:
+class HeldOutEvidence(Evidence):
     """Evidence that hides some steps from the chain."""
 
     def __init__(self, evidence: Evidence, hidden: np.ndarray) -> None:

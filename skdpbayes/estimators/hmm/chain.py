@@ -12,27 +12,40 @@ One sweep redraws, each given the rest,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from skdpbayes import models, samplers
-from skdpbayes.estimators._hmm_evidence import Evidence, fractions
-from skdpbayes.estimators._hmm_grid import Grid
+from skdpbayes import models, randomness, samplers
+from skdpbayes.estimators.hmm.evidence import Evidence, fractions
+from skdpbayes.estimators.hmm.grid import Grid
 
 __all__ = [
     "Chain",
     "Draws",
     "Prior",
+    "Schedule",
+    "Watch",
     "as_draws",
     "combine_chains",
     "draw_transitions",
     "leave_lower_modes",
+    "run_chains",
+    "silent",
     "start_chain",
 ]
+
+# Hands out the numbers of so many sweeps, under a label: with a progress bar or without.
+Watch: TypeAlias = Callable[[int, str], Iterable[int]]
+
+
+def silent(n_sweeps: int, label: str) -> Iterable[int]:
+    """Show no progress."""
+    return range(n_sweeps)
+
 
 # Starts that a chain tries, and the sweeps after which it keeps the likeliest one.
 _N_STARTS = 6
@@ -57,6 +70,17 @@ class Prior:
         """Dirichlet parameters of the transition rows."""
         base = np.full((self.n_states, self.n_states), float(self.alpha_transition))
         return base + self.stickiness * np.eye(self.n_states)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long the chains run; public."""
+
+    n_iter: int
+    """Draws kept from each chain."""
+    burn_in: int
+    """Sweeps before that."""
+    n_chains: int
 
 
 @dataclass
@@ -160,6 +184,25 @@ def start_chain(
             best = chain
     assert best is not None
     return best
+
+
+def run_chains(
+    noisy: np.ndarray,
+    evidence: Evidence,
+    grid: Grid,
+    prior: Prior,
+    schedule: Schedule,
+    generator: np.random.Generator,
+    watch: Watch = silent,
+) -> Draws:
+    """Run the chains on a release and put their draws together; costs no privacy."""
+    sources = randomness.spawn(generator, schedule.n_chains)
+    chains = [start_chain(evidence, noisy, grid, prior, source) for source in sources]
+    for chain in chains:
+        chain.run(watch(schedule.burn_in, "burn-in"))
+    leave_lower_modes(chains)
+    draws = [as_draws(chain.run(watch(schedule.n_iter, "draws"))) for chain in chains]
+    return combine_chains(draws, prior.n_states)
 
 
 def pooled_counts(noisy: np.ndarray, states: np.ndarray, n_states: int) -> np.ndarray:

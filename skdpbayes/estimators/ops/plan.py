@@ -1,22 +1,41 @@
-"""Plans of one-posterior-sample fits: everything that public numbers decide.
+"""Plans of one-posterior-sample fits: everything that public numbers decide, and the draw itself.
 
-A plan is made before the data are touched. ``LangevinPlan`` describes a certified chain,
-``ExactPlan`` a density from which draws are taken by rejection or, on the condition that the chain
-has converged, by a Markov chain.
+A plan is made before the data are touched, and it knows its sampler: ``plan.draw(rows, ...)`` is
+all that a fit does with the records. ``LangevinPlan`` is a certified chain, ``DensityPlan`` a
+density from which draws are taken by rejection or, on the condition that the chain has converged,
+by Hamiltonian Monte Carlo, and ``ModePlan`` the ordinary model without privacy.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from skdpbayes import privacy
+import numpy as np
+
+from skdpbayes import privacy, randomness, samplers
+from skdpbayes.estimators.linear.posterior import LinearPosterior, split_coefficients
+from skdpbayes.estimators.ops import sampling
+from skdpbayes.estimators.ops.posterior import LaplacePosterior, SamplePosterior
+from skdpbayes.estimators.ops.sampling import LARGEST_HESSIAN, Progress
+from skdpbayes.estimators.ops.target import Target
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.fitting.records import Records
 from skdpbayes.privacy import Adjacency, PrivacyEvent
+from skdpbayes.privacy.budget import NO_NOISE, Noise
 
-__all__ = ["ExactPlan", "LangevinPlan", "Problem", "plan_exact", "plan_langevin"]
+__all__ = [
+    "DensityPlan",
+    "LangevinPlan",
+    "ModePlan",
+    "Problem",
+    "plan_density",
+    "plan_langevin",
+]
 
+CONVERGED = "the chain has converged to the posterior it samples"
+INDEPENDENT = "draws from one chain are far enough apart to be independent"
 # C="auto": along a direction the data do not inform, the released coefficient has standard
 # deviation C D / mu at equilibrium (D the gradient sensitivity), so a record's logit is off by up
 # to R C D / mu. This is that number; Adult at epsilon 0.1 to 1 prefers 1 to 2, both adjacencies.
@@ -45,6 +64,8 @@ SAFETY_RADIUS = 2.0**14
 UNIT_ROUNDOFF = 2.0**-53
 # A proposal costs microseconds, and the bound is loose by many orders of magnitude.
 LARGEST_LOG_TRIES = math.log(1e9)
+# The grid of a release is this much finer than the narrowest direction the posterior can have.
+SNAP_BITS = 20
 
 
 @dataclass(frozen=True)
@@ -57,6 +78,8 @@ class Problem:
     n_features: int
     """With the constant feature."""
     n_classes: int
+    constant: float
+    """The constant feature; 0 for no intercept."""
     record_norm: float
     epsilon: float
     delta: float
@@ -74,10 +97,12 @@ class Problem:
 
     @property
     def n_outputs(self) -> int:
+        """Rows of the coefficient matrix."""
         return 1 if self.loss != "softmax" else self.n_classes
 
     @property
     def dimension(self) -> int:
+        """Entries of the coefficient matrix."""
         return self.n_outputs * self.n_features
 
     @property
@@ -130,10 +155,47 @@ class Problem:
         return min(LARGEST_C, LOGIT_NOISE * mu / (self.record_norm * self.sensitivity))
 
 
+def _target(problem: Problem, rows: Records, loss: str, **density: float) -> Target:
+    """Return the density on the data; ``density`` is C, inverse_temperature and radius."""
+    X, codes, _ = rows.block()
+    assert codes is not None
+    return Target(
+        X=X,
+        codes=codes,
+        constant=problem.constant,
+        loss=loss,
+        width=problem.width,
+        n_outputs=problem.n_outputs,
+        **density,
+    )
+
+
+def _linear(table: np.ndarray, rows: Records, constant: float) -> LinearPosterior:
+    parts = split_coefficients(table, rows.public.n_features, constant)
+    return LinearPosterior(parts["coef"], parts["intercept"], rows.bound)
+
+
+def _released(
+    draws: np.ndarray, rows: Records, plan: LangevinPlan | DensityPlan
+) -> LinearPosterior:
+    """Snap draws to a grid far finer than the narrowest direction that public bounds allow.
+
+    That is post-processing; it keeps low-order bits of doubles out of the release. Whether a chain
+    diverged depends on the data, so it must not be an error: what is no number becomes 0.
+    """
+    problem = plan.problem
+    curvature = problem.curvature if np.isfinite(problem.curvature) else problem.n_records**2
+    narrowest = 1.0 / math.sqrt(plan.inverse_temperature * (curvature + 1.0 / plan.C))
+    grid = 2.0 ** (math.floor(math.log2(narrowest)) - SNAP_BITS)
+    draws = randomness.snap(np.where(np.isfinite(draws), draws, 0.0), grid)
+    return _linear(draws, rows, problem.constant)
+
+
 @dataclass(frozen=True)
 class LangevinPlan:
     """A chain: batches of the rows in turn, and the epochs after which its state is released."""
 
+    problem: Problem
     C: float
     inverse_temperature: float
     step_size: float
@@ -141,18 +203,168 @@ class LangevinPlan:
     epochs: tuple[int, ...]
     radius: float
     event: PrivacyEvent
+    words = "one posterior sample (langevin)"
+    conditions = ()
+
+    @property
+    def n_steps(self) -> int:
+        """Steps before the first draw."""
+        return self.n_batches * self.epochs[0]
+
+    @property
+    def noise(self) -> Noise:
+        """The noise of a step."""
+        return Noise("gaussian", math.sqrt(2.0 * self.step_size / self.inverse_temperature))
+
+    def numbers(self) -> dict[str, Any]:
+        """Return public numbers under the names of the fitted attributes."""
+        return {
+            "C_": self.C,
+            "inverse_temperature_": self.inverse_temperature,
+            "step_size_": self.step_size,
+            "n_steps_": self.n_steps,
+            "n_records_": self.problem.n_records,
+            "noise_": self.noise,
+        }
+
+    def draw(
+        self, rows: Records, generator: np.random.Generator, progress: Progress
+    ) -> SamplePosterior:
+        """Run the chain; its last state, and states half a run apart before it, are the release."""
+        smooth = "smooth_hinge" if self.problem.loss == "hinge" else self.problem.loss
+        target = _target(
+            self.problem,
+            rows,
+            smooth,
+            C=self.C,
+            inverse_temperature=self.inverse_temperature,
+            radius=self.radius,
+        )
+        draws = sampling.draw_langevin(
+            target,
+            generator,
+            progress,
+            step_size=self.step_size,
+            n_batches=self.n_batches,
+            epochs=self.epochs,
+        )
+        return SamplePosterior(_released(draws, rows, self), self)
 
 
 @dataclass(frozen=True)
-class ExactPlan:
-    """A density proportional to exp(-beta F) on a ball, and the price of its draws."""
+class DensityPlan:
+    """A density proportional to exp(-beta F) on a ball, its sampler and the price of its draws."""
 
+    problem: Problem
     C: float
     inverse_temperature: float
     radius: float
     event: PrivacyEvent
     log_tries: float
     """Public bound on the logarithm of the expected tries of rejection; infinity if unbounded."""
+    sampler: Literal["rejection", "hmc"] = "rejection"
+    n_chains: int = 4
+    n_transitions: int = 200
+    diagnostics: bool = False
+
+    @property
+    def words(self) -> str:
+        """The mechanism in words."""
+        return f"one posterior sample ({self.sampler})"
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Name what the claim of an approximate sampler rests on."""
+        if self.sampler == "rejection":
+            return ()
+        if self.problem.n_draws > self.n_chains:
+            return (CONVERGED, INDEPENDENT)
+        return (CONVERGED,)
+
+    def numbers(self) -> dict[str, Any]:
+        """Return public numbers under the names of the fitted attributes."""
+        return {
+            "C_": self.C,
+            "inverse_temperature_": self.inverse_temperature,
+            "step_size_": None,
+            "n_steps_": None,
+            "n_records_": self.problem.n_records,
+            "noise_": None,
+        }
+
+    def draw(
+        self, rows: Records, generator: np.random.Generator, progress: Progress
+    ) -> SamplePosterior:
+        """Draw from the density."""
+        problem = self.problem
+        target = _target(
+            problem,
+            rows,
+            problem.loss,
+            C=self.C,
+            inverse_temperature=self.inverse_temperature,
+            radius=self.radius,
+        )
+        diagnostics = None
+        if self.sampler == "rejection":
+            logit = problem.record_norm * self.radius
+            slack = self.inverse_temperature * problem.value_rounding(self.radius)
+            draws = sampling.draw_rejection(target, problem.n_draws, logit, generator, slack)
+        else:
+            draws, diagnostics = sampling.draw_hmc(
+                target,
+                problem.n_draws,
+                generator,
+                progress,
+                n_chains=self.n_chains,
+                n_iterations=self.n_transitions,
+                diagnose=self.diagnostics,
+            )
+        return SamplePosterior(_released(draws, rows, self), self, diagnostics or None)
+
+
+@dataclass(frozen=True)
+class ModePlan:
+    """No privacy: the mode of the posterior, and the curvature that a normal law around it has."""
+
+    problem: Problem
+    C: float
+    words = "posterior mode with a normal (Laplace) approximation around it, without privacy"
+    conditions = ()
+    inverse_temperature = 1.0
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """Nothing is protected."""
+        return privacy.NoPrivacy()
+
+    def numbers(self) -> dict[str, Any]:
+        """Return public numbers under the names of the fitted attributes."""
+        return {
+            "C_": self.C,
+            "inverse_temperature_": 1.0,
+            "step_size_": None,
+            "n_steps_": None,
+            "n_records_": self.problem.n_records,
+            "noise_": NO_NOISE,
+        }
+
+    def draw(
+        self, rows: Records, generator: np.random.Generator, progress: Progress
+    ) -> LaplacePosterior:
+        """Find the mode and the curvature there; nothing is drawn before it is asked for."""
+        target = _target(
+            self.problem,
+            rows,
+            self.problem.loss,
+            C=self.C,
+            inverse_temperature=1.0,
+            radius=math.inf,
+        )
+        mode = sampling.find_mode(target)
+        root = sampling.normal_root(target, mode)
+        table = mode.reshape(1, *target.shape)
+        return LaplacePosterior(_linear(table, rows, self.problem.constant), mode, root, self)
 
 
 def plan_langevin(
@@ -204,7 +416,7 @@ def plan_langevin(
         beta = min(beta, privacy.ops_inverse_temperature(mu_draw, C, problem.sensitivity))
     beta = _capped(problem, beta)
     event = privacy.GaussianDP(unit * math.sqrt(beta) + noise_rounding)
-    return LangevinPlan(C, beta, step, batches, visits, radius, event)
+    return LangevinPlan(problem, C, beta, step, batches, visits, radius, event)
 
 
 def _schedule(
@@ -281,10 +493,52 @@ def _unit_mu(
     return math.sqrt(square)
 
 
-def plan_exact(problem: Problem) -> ExactPlan:
-    """Calibrate the density of which ``n_draws`` independent draws are released."""
+def plan_density(
+    problem: Problem,
+    sampler: str,
+    *,
+    n_chains: int = 4,
+    n_transitions: int = 200,
+    diagnostics: bool = False,
+) -> DensityPlan:
+    """Calibrate the density of which ``n_draws`` independent draws are released.
+
+    ``sampler`` is "rejection", "hmc", or "auto": the first where its public bound allows it.
+    """
+    C, beta, radius, event = _price_density(problem)
+    log_tries = _log_tries(problem, C, beta, radius)
+    feasible = log_tries <= LARGEST_LOG_TRIES
+    exact = sampler == "rejection" or (sampler == "auto" and feasible)
+    if exact and not feasible:
+        raise CalibrationError(
+            f"sampler='rejection' would need up to e^{log_tries:.0f} tries by its public bound for "
+            f"{problem.n_records} records and {problem.dimension} coefficients. Use a smaller "
+            "coef_norm, epsilon or C, or sampler='hmc' (which is conditional on convergence), or "
+            "delta > 0 with sampler='langevin'."
+        )
+    if problem.dimension > LARGEST_HESSIAN:
+        raise CalibrationError(
+            f"sampler={sampler!r} handles up to {LARGEST_HESSIAN} coefficients; got "
+            f"{problem.dimension}. Use delta > 0 with sampler='langevin'."
+        )
+    return DensityPlan(
+        problem,
+        C,
+        beta,
+        radius,
+        event,
+        log_tries,
+        "rejection" if exact else "hmc",
+        n_chains,
+        n_transitions,
+        diagnostics,
+    )
+
+
+def _price_density(problem: Problem) -> tuple[float, float, float, PrivacyEvent]:
+    """Return C, inverse temperature, radius and event."""
     if problem.delta == 0.0:
-        return _plan_pure(problem)
+        return _price_pure(problem)
     mu = problem.target_mu()
     mu_draw = mu / math.sqrt(problem.n_draws)
     C = problem.equilibrium_C(mu_draw) if problem.C is None else problem.C
@@ -307,10 +561,10 @@ def plan_exact(problem: Problem) -> ExactPlan:
         each = problem.sensitivity * math.sqrt(beta * C)
         event = privacy.GaussianDP(min(mu, math.sqrt(problem.n_draws) * each))
     radius = math.inf if problem.coef_norm is None else problem.coef_norm
-    return ExactPlan(C, beta, radius, event, _log_tries(problem, C, beta, radius))
+    return C, beta, radius, event
 
 
-def _plan_pure(problem: Problem) -> ExactPlan:
+def _price_pure(problem: Problem) -> tuple[float, float, float, PrivacyEvent]:
     """Exponential mechanism on the ball: the range of one loss sets the temperature."""
     radius = problem.coef_norm
     if radius is None:
@@ -331,8 +585,7 @@ def _plan_pure(problem: Problem) -> ExactPlan:
     beta = _capped(problem, beta)
     # The prior has standard deviation r / sqrt(2 p), which leaves nearly all its mass in the ball.
     C = problem.C if problem.C is not None else beta * radius**2 / (2.0 * problem.dimension)
-    event = _range_event(problem, beta, loss_range)
-    return ExactPlan(C, beta, radius, event, _log_tries(problem, C, beta, radius))
+    return C, beta, radius, _range_event(problem, beta, loss_range)
 
 
 def _capped(problem: Problem, beta: float) -> float:
@@ -362,8 +615,6 @@ def _log_tries(problem: Problem, C: float, beta: float, radius: float) -> float:
     """
     if math.isinf(radius):
         return 0.5 * problem.dimension * math.log1p(C * problem.curvature)
-    from skdpbayes import samplers
-
     rise = beta * (problem.n_records * _loss_range(problem, radius) + radius**2 / (2.0 * C))
     bound: Any = samplers.log_expected_tries(problem.dimension, beta / C, radius, rise)
     return float(bound)

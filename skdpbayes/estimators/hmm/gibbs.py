@@ -5,7 +5,7 @@ r"""Posterior draws of a hidden Markov model as the release itself (``mechanism=
 .. math::
     p(z, \theta, A) \propto p(A)\, p(z \mid A)\, p(\theta)
     \prod_{e} \prod_d \theta_{z_{c(e)}, d, x_{ed}}^{\rho}, \qquad
-    \theta_{kdv} \ge a_d = \text{floor} / V_d ,
+    \theta_{kdv} \ge a_d = p_{\min} / V_d ,
 
 where c(e) is the cell of event e. Data enter through :math:`\rho \sum_e \ell_e` alone, and
 :math:`\ell(x, c; z, \theta) = \sum_d \log \theta_{z_c d x_d}` has range
@@ -44,120 +44,55 @@ Starting values come from the prior. Composition is adaptive (Foulds et al. 2016
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from skdpbayes import models, randomness, samplers
-from skdpbayes.estimators._hmm_chain import Draws, Prior, combine_chains, draw_transitions
-from skdpbayes.estimators._hmm_grid import Grid
-from skdpbayes.privacy.calibration import smallest_noise
-from skdpbayes.privacy.composition.composed import compose, repeat
-from skdpbayes.privacy.events import BoundedRange, NoPrivacy, PrivacyEvent, PureDP
-from skdpbayes.privacy.mechanisms.bounded_range import bounded_range_eta
-from skdpbayes.privacy.mechanisms.exponential_mechanism import truncated_dirichlet_range
+from skdpbayes.estimators.hmm.chain import (
+    Draws,
+    Prior,
+    Watch,
+    combine_chains,
+    draw_transitions,
+    silent,
+)
+from skdpbayes.estimators.hmm.grid import Grid
+from skdpbayes.estimators.hmm.plan import GibbsPlan
 
-__all__ = [
-    "ACCOUNTINGS",
-    "CONVERGED",
-    "OPSPlan",
-    "log_likelihood_range",
-    "plan_ops",
-    "run_ops_chains",
-]
+__all__ = ["run_on_events"]
 
-ACCOUNTINGS = ("per_update", "converged")
-CONVERGED = "the chains have converged to their stationary distribution"
-UPDATES_PER_SWEEP = 2
 _PRIOR_PASSES = 30  # before the first sweep, from the prior: costs nothing
 _GRID = 2.0**-32  # released probabilities are multiples of this
 
 
-@dataclass(frozen=True)
-class OPSPlan:
-    """Temperature, floors and cost of the draws; public."""
-
-    inverse_temperature: float
-    floors: np.ndarray
-    event: PrivacyEvent
-    conditions: tuple[str, ...]
-    words: str
-
-
-def log_likelihood_range(categories: np.ndarray, floor: float) -> float:
-    """Range of one event's log-likelihood when each value keeps a share ``floor`` of 1 / V."""
-    return sum(truncated_dirichlet_range(int(v), floor / int(v)) for v in categories if v > 1)
-
-
-def plan_ops(estimator: Any, categories: np.ndarray) -> OPSPlan:
-    """Find the temperature from public numbers."""
-    floor = float(estimator.emission_floor)
-    floors = floor / categories
-    width = log_likelihood_range(categories, floor)
-    records = 2.0 if estimator.adjacency == "replace_one" else 1.0
-    n_chains = int(estimator.n_chains)
-    converged = estimator.ops_accounting == "converged"
-    words = (
-        f"{n_chains} draw(s) of states and parameters from the tempered posterior"
-        if converged
-        else "every update of a Gibbs sampler on the tempered posterior"
-    )
-    if np.isinf(estimator.epsilon):
-        return OPSPlan(1.0, floors, NoPrivacy(), (), words)
-    epsilon, delta = float(estimator.epsilon), float(estimator.delta)
-    n_sweeps = n_chains * (int(estimator.n_iter) + int(estimator.burn_in))
-
-    def event_of(eta: float) -> PrivacyEvent:
-        if converged:
-            return BoundedRange(eta, n_chains)
-        sites = estimator.state_sampler == "collapsed"
-        states = PureDP(eta) if sites else BoundedRange(eta)
-        return compose([repeat(states, n_sweeps), repeat(BoundedRange(eta), n_sweeps)])
-
-    if converged:
-        eta = bounded_range_eta(epsilon, delta, n_chains)
-    else:
-        eta = epsilon / (UPDATES_PER_SWEEP * n_sweeps)
-        if delta > 0.0:
-            noise = smallest_noise(lambda x: event_of(1.0 / x), epsilon, delta, guess=0.3 / eta)
-            eta = max(eta, 1.0 / noise)
-    while event_of(eta).epsilon_at(delta) > epsilon:  # rounding of sums and of 1 / noise
-        eta *= 1.0 - 1e-12
-    rho = 1.0 if width == 0.0 else min(1.0, float(np.nextafter(eta / (records * width), 0.0)))
-    spent = min(eta, records * width * rho * (1.0 + 1e-15))
-    conditions = (CONVERGED,) if converged else ()
-    return OPSPlan(rho, floors, event_of(spent), conditions, words)
-
-
-def run_ops_chains(
-    estimator: Any,
+def run_on_events(
     counts: np.ndarray,
     grid: Grid,
-    prior: Prior,
-    plan: OPSPlan,
+    plan: GibbsPlan,
     generator: np.random.Generator,
+    watch: Watch = silent,
 ) -> Draws:
     """Run the chains on the exact counts; what they return is released."""
-    total = int(estimator.burn_in) + int(estimator.n_iter)
-    kept = total - 1 if estimator.ops_accounting == "converged" else int(estimator.burn_in)
-    chains = []
-    for number, source in enumerate(randomness.spawn(generator, int(estimator.n_chains))):
-        sweeps = estimator._progress(range(total), total=total, label=f"chain {number + 1}")
-        chains.append(run_ops(counts, grid, prior, plan, sweeps, kept, source))
-    return combine_chains(chains, prior.n_states)
+    schedule = plan.schedule
+    total = schedule.burn_in + schedule.n_iter
+    kept = total - 1 if plan.converged else schedule.burn_in
+    chains = [
+        _run_chain(counts, grid, plan, watch(total, f"chain {number + 1}"), kept, source)
+        for number, source in enumerate(randomness.spawn(generator, schedule.n_chains))
+    ]
+    return combine_chains(chains, plan.prior.n_states)
 
 
-def run_ops(
+def _run_chain(
     counts: np.ndarray,
     grid: Grid,
-    prior: Prior,
-    plan: OPSPlan,
+    plan: GibbsPlan,
     sweeps: Iterable[int],
     first_kept: int,
     generator: np.random.Generator,
 ) -> Draws:
     """Run one chain on the exact counts and return the draws of sweeps from ``first_kept`` on."""
+    prior = plan.prior
     tempered = counts * plan.inverse_temperature
     n_values = int(prior.begin[-1])
     states = np.zeros(grid.n_steps, dtype=np.int64)

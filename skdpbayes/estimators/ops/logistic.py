@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 
-from skdpbayes import models
-from skdpbayes._validation import check_is_fitted, check_real
-from skdpbayes.estimators._linear import ProbabilisticLinearClassifier
-from skdpbayes.estimators._ops_base import OnePosteriorSample
-from skdpbayes.estimators._ops_wald import student_bounds, wald_bounds
+from skdpbayes._validation import check_is_fitted, check_real, validate_data
+from skdpbayes.estimators.ops.base import OnePosteriorSample
+from skdpbayes.fitting.estimator import offers
+from skdpbayes.fitting.records import Public
 from skdpbayes.privacy import Adjacency
 
 __all__ = ["OPSLogisticRegression"]
 
 
-class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
+class OPSLogisticRegression(OnePosteriorSample):
     r"""Logistic regression by one posterior sample: a draw from the posterior is the release.
 
     The coefficients are drawn from the tempered posterior
@@ -44,9 +44,9 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
     ``sampler="hmc"`` and ``"rejection"`` target the density itself, which is Gaussian DP too [3]_.
 
     *delta = 0*: the exponential mechanism on the ball of radius ``coef_norm`` [1]_.
-    ``sampler="rejection"`` draws exactly; ``"hmc"`` and ``"sgnht"`` are private on the condition,
-    stated in ``privacy_.conditions``, that the chain has converged (and, for more draws than
-    ``n_chains``, that states of one Hamiltonian chain ten transitions apart are independent).
+    ``sampler="rejection"`` draws exactly; ``"hmc"`` is private on the condition, stated in
+    ``privacy_.conditions``, that the chain has converged (and, for more draws than ``n_chains``,
+    that states of one Hamiltonian chain ten transitions apart are independent).
     `skdpbayes.papers.approximation_delta` prices a known distance from it.
 
     Arithmetic: the rounding of gradients is in the sensitivity and that of the potential in the
@@ -57,35 +57,42 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
     ``random_state`` the guarantee needs the seed to stay secret and to serve one fit only. Every
     refit is a new release, and cross-validation pays once per fold.
 
+    **Without privacy** (``epsilon=np.inf``) this is the ordinary model on the rows as they are:
+    ``coef_`` is the mode at :math:`\beta = 1`, that is, ``LogisticRegression(C_)``, on the whole
+    space, and ``sample_posterior`` draws as many as wanted from the normal (Laplace) approximation
+    around it. ``data_norm``, ``coef_norm`` and everything about samplers then has no part in it.
+
     Parameters
     ----------
     epsilon : float, default=1.0
-        Privacy budget, > 0; smaller is more private. ``np.inf`` draws from the true posterior by
-        Hamiltonian Monte Carlo.
+        Privacy budget, > 0; smaller is more private. ``np.inf`` is the ordinary model: the mode of
+        the posterior, with a normal approximation around it.
     delta : float, default=1e-5
         In [0, 1). Probability mass on which epsilon may fail; 0 selects the pure mechanism.
     adjacency : {"replace_one", "zero_out"}, default="replace_one"
         What may change between neighboring data sets.
     data_norm : float, default=1.0
-        Public bound on the L2 norm of a row; longer rows are scaled down to it.
+        Public bound on the L2 norm of a row; longer rows are scaled down to it, in ``fit`` and in
+        every prediction alike. At ``epsilon=np.inf`` rows are taken as they are.
     C : float or "auto", default="auto"
         Inverse strength of the penalty. ``"auto"`` is a public rule of epsilon, delta and norms:
         noise moves a record's logit by about 1.5 (and C is at most 100). For ``delta=0`` it
-        gives the prior a standard deviation of ``coef_norm / sqrt(2 p)``, p coefficients.
+        gives the prior a standard deviation of ``coef_norm / sqrt(2 p)``, p coefficients, and
+        without privacy it is 100.
     coef_norm : float or None, default=None
-        Radius of the ball that holds the coefficients, intercept included. With ``delta > 0`` None
-        means no ball; with ``delta = 0`` it means 6 divided by the norm of a record. A smaller ball
-        allows less noise.
+        A constraint: radius of the ball that holds the coefficients, intercept included. With
+        ``delta > 0`` None means no ball; with ``delta = 0`` it means 6 divided by the norm of a
+        record. A smaller ball allows less noise.
     classes : array-like or None, default=None
         The public label set; None takes it from y, which treats the labels that occur as public.
     fit_intercept : bool, default=True
         Whether to add a constant feature.
     intercept_scaling : float, default=1.0
         The constant feature. It counts in the norm of a record.
-    sampler : {"auto", "langevin", "rejection", "hmc", "sgnht"}, default="auto"
+    sampler : {"auto", "langevin", "rejection", "hmc"}, default="auto"
         ``"auto"``: Langevin if delta > 0, otherwise rejection where its public bound on the number
-        of tries allows it and Hamiltonian Monte Carlo elsewhere. ``"sgnht"`` is the thermostat that
-        the original experiments ran.
+        of tries allows it and Hamiltonian Monte Carlo elsewhere. A setting below that the sampler
+        does not have is refused.
     n_draws : int, default=1
         Number of draws released within the budget; more draws are noisier ones.
     calibration : {"tight", "wang2015", "minami2016"}, default="tight"
@@ -95,14 +102,14 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
         Whether beta stays at most 1, the true posterior, where the budget would allow more.
     n_steps : int or "auto", default="auto"
         Gradient steps of the Langevin chain (rounded up to whole epochs), or transitions of the
-        other chains after tuning.
+        Hamiltonian chains after tuning (200).
     step_size : float or "auto", default="auto"
         Langevin step on the sum of losses and penalty, at most :math:`2/(M+1/C)` with *M* the
         public curvature bound :math:`nR^2/4` (softmax: :math:`nR^2/2`).
     n_batches : int or "auto", default="auto"
         Into how many batches the Langevin chain splits the rows; each step reads one, in turn.
-    n_chains : int, default=4
-        Number of Hamiltonian chains that are run side by side.
+    n_chains : int or "auto", default="auto"
+        Number of Hamiltonian chains that are run side by side; ``"auto"`` is 4.
     diagnostics : bool, default=False
         Keep ``diagnostics_`` of Hamiltonian chains; they are not private.
     random_state : int, Generator, RandomState, SeedSequence or None, default=None
@@ -110,12 +117,12 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
     ledger : PrivacyLedger or None, default=None
         Account that ``fit`` charges before it looks at the data.
     progress : bool, default=False
-        Show a progress bar.
+        Show a progress bar of the chain.
 
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Released: the draw, or the mean of several.
+        Released: the draw, or the mean of several; without privacy the mode.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         Released with it.
     classes_ : ndarray of shape (n_classes,)
@@ -128,12 +135,15 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
         Public: the Langevin step.
     n_steps_ : int or None
         Public: the Langevin steps before the first draw.
+    noise_ : Noise or None
+        Public: law and scale of the noise of a Langevin step; None where the draw itself is all
+        the noise there is.
     n_records_ : int
         Public: the number of training records.
     privacy_ : PrivacyGuarantee
         Public: the claim, with its privacy profile.
     diagnostics_ : dict
-        Not released and not private; only with ``diagnostics=True`` and Hamiltonian chains: largest
+        Not released and not private; only with ``diagnostics=True`` and ``sampler="hmc"``: largest
         split R-hat, smallest effective sample size, acceptance and step size.
 
     See Also
@@ -183,7 +193,7 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
         n_steps: int | str = "auto",
         step_size: float | str = "auto",
         n_batches: int | str = "auto",
-        n_chains: int = 4,
+        n_chains: int | str = "auto",
         diagnostics: bool = False,
         random_state: Any = None,
         ledger: Any = None,
@@ -211,10 +221,11 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
         self.ledger = ledger
         self.progress = progress
 
-    def _loss(self) -> str:
-        return "logistic" if self.classes_.shape[0] == 2 else "softmax"
+    def _loss(self, public: Public) -> str:
+        return "logistic" if public.n_classes == 2 else "softmax"
 
-    def wald_interval(self, level: float = 0.95, *, X: Any = None) -> dict[str, np.ndarray]:
+    @available_if(offers("interval"))
+    def interval(self, level: float = 0.9, *, X: Any = None) -> dict[str, np.ndarray]:
         """Confidence intervals of the true coefficients, from the released draws alone.
 
         A draw scatters around the estimate as the estimate scatters around the truth, with 1 / beta
@@ -222,12 +233,13 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
         read off the released draws (two and more of an exact sampler), or computed from public rows
         ``X``, which then also undoes the shrinkage of the prior and of a Langevin chain that was
         stopped early. Valid for large samples if the model is right; without ``X`` also only where
-        the prior is weak. It is post-processing and costs no privacy.
+        the prior is weak. It is post-processing and costs no privacy. With ``epsilon=np.inf`` the
+        intervals are those of the normal approximation around the mode.
 
         Parameters
         ----------
-        level : float, default=0.95
-            Coverage of each interval.
+        level : float, default=0.9
+            Coverage of each interval, in (0, 1).
         X : {array-like, sparse matrix} of shape (n_rows, n_features), default=None
             Rows of the same distribution as the training rows, from which the Fisher information of
             one record is averaged; labels are not needed. They must be public (a reference sample,
@@ -236,45 +248,12 @@ class OPSLogisticRegression(OnePosteriorSample, ProbabilisticLinearClassifier):
 
         Returns
         -------
-        dict
-            ``{"coef": (n_features, 2), "intercept": (2,)}``, lower and upper bounds. Two classes
-            only.
+        dict of ndarrays
+            ``{"coef": (1, n_features, 2), "intercept": (1, 2)}``, lower and upper ends. Two classes
+            only, except for ``epsilon=np.inf``.
         """
         level = check_real("level", level, low=0.0, high=1.0, closed="neither")
         check_is_fitted(self)
-        if self.classes_.shape[0] != 2:
-            raise ValueError(
-                f"wald_interval is for two classes; this fit has {self.classes_.shape[0]}."
-            )
-        scaling = self._constant_feature
-        draws = self._coef_draws[:, 0]
-        if scaling:
-            draws = np.column_stack([draws, self._intercept_draws / scaling])
-        if X is None:
-            if self.step_size_ is not None or draws.shape[0] < 2:
-                raise ValueError(
-                    "wald_interval needs public rows X to know how a Langevin draw, or a single "
-                    "draw, scatters. Pass X=, or refit with sampler='hmc' and n_draws >= 2."
-                )
-            lower, upper = student_bounds(draws, self.inverse_temperature_, level)
-        else:
-            X = self._bound_rows(self._check_test_data(X))
-            labels = np.zeros(X.shape[0], dtype=np.intp)  # the information does not depend on them
-            # states of one chain depend on each other, and the law of the first one is known
-            chain = self.step_size_ is not None
-            draw = draws[0] if chain else draws.mean(axis=0)
-            hessian = models.logistic_hessian(draw[None], X, labels, scaling)[2]
-            lower, upper = wald_bounds(
-                draw,
-                hessian * (self.n_records_ / X.shape[0]),
-                C=self.C_,
-                inverse_temperature=self.inverse_temperature_,
-                level=level,
-                n_draws=1 if chain else draws.shape[0],
-                step_size=self.step_size_,
-                n_steps=self.n_steps_,
-            )
-        bounds = np.column_stack([lower, upper])
-        n_features = self.n_features_in_
-        intercept = scaling * bounds[n_features] if scaling else np.zeros(2)
-        return {"coef": bounds[:n_features], "intercept": intercept}
+        if X is not None:
+            X = validate_data(self, X, reset=False, **self._table_checks | {"dtype": np.float64})
+        return self._posterior.interval(level, X)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,10 @@ __all__ = ["Target", "lower_root"]
 # Newton's method on these losses converges in about ten steps; the cap is for hopeless scalings.
 MAX_NEWTON = 100
 MAX_BISECTIONS = 60
+SMALLEST_STEP = 1e-12
+# At the origin every record is within this width of the kink of the hinge loss, so that the loss is
+# a parabola there; Newton's method goes from one width to a quarter of it.
+WIDE, NARROWER = 4.0, 4.0
 
 
 def lower_root(matrix: np.ndarray) -> np.ndarray:
@@ -59,6 +63,7 @@ class Target:
 
     @property
     def dimension(self) -> int:
+        """Number of coefficients."""
         return self.shape[0] * self.shape[1]
 
     def objective_gradient(self, theta: np.ndarray, X: Any, codes: Any, scale: float) -> Any:
@@ -118,6 +123,19 @@ class Target:
         hessian = hessian + ridge * np.eye(self.dimension)
         return value + 0.5 * ridge * point @ point, gradient.ravel() + ridge * point, hessian
 
+    def _penalized_value(self, point: np.ndarray, ridge: float) -> float:
+        smooth = "smooth_hinge" if self.loss == "hinge" else self.loss
+        data = (point.reshape(1, *self.shape), self.X, self.codes, self.constant)
+        losses = models.chain_loss(smooth, *data, width=self.width)
+        return float(losses[0] + 0.5 * ridge * point @ point)
+
+    def _start(self, ridge: float) -> np.ndarray:
+        """Return a point near the mode: of the hinge loss, the mode at a larger width."""
+        if self.loss in ("logistic", "softmax") or self.width >= WIDE:
+            return np.zeros(self.dimension)
+        wider = replace(self, width=NARROWER * self.width)
+        return wider._penalized_mode(wider._start(ridge), ridge)
+
     def _penalized_mode(self, point: np.ndarray, ridge: float) -> np.ndarray:
         """Newton's method with step halving."""
         value, gradient, hessian = self._derivatives(point, ridge)
@@ -127,25 +145,27 @@ class Target:
             if decrease <= 1e-18 * (1.0 + abs(value)) + 1e-16:
                 break
             step = 1.0
-            trial, found = point - direction, self._derivatives(point - direction, ridge)
-            while found[0] > value - 1e-4 * step * decrease and step > 1e-6:
+            while (
+                self._penalized_value(point - step * direction, ridge)
+                > value - 1e-4 * step * decrease
+                and step > SMALLEST_STEP
+            ):
                 step *= 0.5
-                trial = point - step * direction
-                found = self._derivatives(trial, ridge)
+            trial = point - step * direction
+            found = self._derivatives(trial, ridge)
             if found[0] >= value:
                 break  # no descent beyond rounding
             point, (value, gradient, hessian) = trial, found
         return point
 
-    def mode(self, start: np.ndarray | None = None) -> tuple[np.ndarray, float]:
+    def mode(self) -> tuple[np.ndarray, float]:
         """Return the mode on the ball (for the exact hinge loss: the smoothed one's) and its ridge.
 
         A mode outside the ball moves to the sphere, where the multiplier of the constraint acts as
-        a further ridge; the ridge returned holds both. ``start`` is where the search begins.
+        a further ridge; the ridge returned holds both.
         """
         ridge = 1.0 / self.C
-        start = np.zeros(self.dimension) if start is None else start
-        point = self._penalized_mode(start, ridge)
+        point = self._penalized_mode(self._start(ridge), ridge)
         if np.linalg.norm(point) <= self.radius:
             return point, ridge
         low, high = ridge, ridge

@@ -11,20 +11,22 @@ from sklearn.utils import Bunch
 
 from skdpbayes import randomness
 from skdpbayes._validation import check_integer, check_real
-from skdpbayes.estimators._hmm_base import SELECTION
-from skdpbayes.estimators._hmm_chain import as_draws, start_chain
-from skdpbayes.estimators._hmm_evidence import HeldOutEvidence
-from skdpbayes.estimators._hmm_release import check_model
+from skdpbayes.estimators.hmm.chain import Watch, as_draws, start_chain
+from skdpbayes.estimators.hmm.evidence import HeldOutEvidence
+from skdpbayes.estimators.hmm.posterior import StatesPosterior, make_evidence
 
 __all__ = ["select_n_states"]
 
+SELECTION = (1, 2)  # the stream of its draws, as SAMPLING of the posterior
+
 
 def select_n_states(
-    estimator: Any,
+    posterior: StatesPosterior,
     candidates: Sequence[int],
     held_out: float,
     n_splits: int,
     random_state: Any,
+    watch: Watch,
 ) -> Bunch:
     """See `PrivateHMM.select_n_states`; everything here is computed from the release."""
     sizes = [check_integer("candidates", k, low=1) for k in candidates]
@@ -32,21 +34,21 @@ def select_n_states(
         raise ValueError("candidates must list at least one number of states.")
     share = check_real("held_out", held_out, low=0.0, high=1.0, closed="neither")
     n_splits = check_integer("n_splits", n_splits, low=1)
-    check_model(estimator)
     generator = randomness.derived_generator(random_state, *SELECTION)
-    noisy, grid, evidence = estimator._released(), estimator._grid(), estimator._evidence()
-    burn_in, total = int(estimator.burn_in), int(estimator.burn_in) + int(estimator.n_iter)
+    noisy, plan = posterior.released()
+    evidence = make_evidence(noisy, plan, posterior.layout, posterior.n_events)
+    grid, schedule = posterior.layout.grid, plan.schedule
     gains: list[list[np.ndarray]] = [[] for _ in sizes]
     for _ in range(n_splits):
         hidden = generator.random(grid.n_steps) < share
         hidden[generator.integers(grid.n_steps)] = True  # at least one
         for scores, n_states in zip(gains, sizes, strict=True):
-            prior = replace(estimator._prior, n_states=n_states)
+            prior = replace(plan.prior, n_states=n_states)
             masked = HeldOutEvidence(evidence.fresh(), hidden)
             visible = np.where(hidden[:, None], 0, noisy)
-            sweeps = estimator._progress(range(total), total=total, label=f"{n_states} states")
             chain = start_chain(masked, visible, grid, prior, generator)
-            draws = as_draws(chain.run(sweeps)[burn_in:])
+            sweeps = watch(schedule.burn_in + schedule.n_iter, f"{n_states} states")
+            draws = as_draws(chain.run(sweeps)[schedule.burn_in :])
             rows = np.flatnonzero(hidden)
             # Given the step's level as the release shows it: composition is what is predicted.
             fresh = evidence.fresh()
