@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from skdpbayes import randomness
+from skdpbayes.privacy.budget import Noise
+from skdpbayes.release import counts as release
 
 __all__ = ["SCORINGS", "HoldOutScore", "make_score"]
 
@@ -42,14 +43,10 @@ class HoldOutScore:
         clipped = np.clip(np.nan_to_num(scores, nan=0.0), 0.0, 1.0)
         return int(np.rint(clipped * self.unit).sum())
 
-    def noisy(
-        self, generator: np.random.Generator, total: int, scale: float, *, noise: str = "laplace"
-    ) -> int:
-        """Add exact discrete noise of `scale` records."""
-        if scale == 0.0:
-            return total
-        counts = np.array([total])
-        return int(randomness.release_counts(generator, counts, scale * self.unit, noise=noise)[0])
+    def noisy(self, generator: np.random.Generator, total: int, noise: Noise) -> int:
+        """Release the sum under exact discrete noise, whose scale counts records."""
+        in_units = replace(noise, scale=noise.scale * self.unit)
+        return int(release.counts(generator, np.array([total]), in_units)[0])
 
     def mean(self, total: float, n_records: int) -> float:
         """Turn a sum into the score that users know."""

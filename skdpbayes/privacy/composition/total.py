@@ -105,6 +105,9 @@ class TotalLoss:
                 high = min(high, epsilon)
                 if value >= delta * (1.0 - _CLOSE) or high - low <= _CLOSE * high:
                     break
+            if value == 0.0:  # beyond the largest loss there is no slope to follow: bisect
+                epsilon = 0.5 * (low + high)
+                continue
             # a hair beyond the root, which then is on the private side
             distance = math.log(value / (delta * (1.0 - 0.5 * _CLOSE)))
             epsilon += distance * value / slope if slope > 0.0 else math.copysign(epsilon, distance)
