@@ -240,7 +240,7 @@ def _largest_epsilon(
     for _ in range(_ATTEMPTS):
         event = event_of(guess)
         total = event.epsilon_at(delta)
-        if total <= epsilon and budget.proves(event):
+        if total <= epsilon:
             low, found = guess, (guess, event)
             if total >= _CLOSE * epsilon or guess == epsilon:
                 break

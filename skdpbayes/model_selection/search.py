@@ -335,9 +335,16 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         own = private_step(model).set_params(epsilon=epsilon, delta=delta)
         if not hasattr(own, "plan"):  # FALLBACK
             return _claim_by_exception(own, setting.old[index])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about budgets that are only tried here
-            plan = own.plan(setting.n_train, setting.columns[index], classes=public.classes)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about budgets that are only tried here
+                plan = own.plan(setting.n_train, setting.columns[index], classes=public.classes)
+        except ValueError as error:
+            error.add_note(
+                f"The candidate {setting.candidates[index]} was planned for {setting.n_train} "
+                f"training records, of which one fit may spend epsilon={epsilon:g}."
+            )
+            raise
         return plan.privacy
 
     def _touch(self, rows: Any, plan: SearchPlan, generator: np.random.Generator) -> Winner:
@@ -542,7 +549,8 @@ class PrivateGridSearchCV(PrivateSearch):
     ----------
     estimator : classifier
         A private classifier of this package, or a pipeline that ends in one. Earlier steps that
-        learn from the data are not covered: the claim names them among its conditions.
+        learn from the data are not covered: the claim names them among its conditions. They run
+        once, on the training part. Progress bars and diagnostics of the classifier are off.
     param_grid : dict or list of dict
         As for ``GridSearchCV``. It cannot contain ``epsilon`` or ``delta``.
     epsilon : float, default=1.0
@@ -550,10 +558,12 @@ class PrivateGridSearchCV(PrivateSearch):
         without noise and takes the best score.
     delta : float, default=1e-5
         In [0, 1). 0 asks for a pure guarantee, which the estimator must be able to give.
-    scoring : {"accuracy", "neg_log_loss"} or callable, default="accuracy"
-        Hold-out score. A log loss is cut at log(1000) a record. A function ``(fitted, X, y)``
-        returns a number in [0, 1] for each record, which no other record may change: that is then
-        a condition of the claim.
+    scoring : {"accuracy", "neg_log_loss", "neg_brier_score"} or callable, default="accuracy"
+        Hold-out score. A log loss is cut at log(1000) per record; a Brier score is half the squared
+        distance of the probabilities from the label. A function ``(fitted, X, y)`` gets the fitted
+        private step and the rows that reach it, and returns a number in [0, 1] for each record,
+        which no other record may change: that is then a condition of the claim. Ranks such as
+        ``"roc_auc"`` compare records and are refused.
     test_size : float, default=0.2
         Share of the records that are held out, in (0, 1).
     cv : None
@@ -683,7 +693,8 @@ class PrivateRandomizedSearchCV(PrivateSearch):
     ----------
     estimator : classifier
         A private classifier of this package, or a pipeline that ends in one. Earlier steps that
-        learn from the data are not covered: the claim names them among its conditions.
+        learn from the data are not covered: the claim names them among its conditions. They run
+        once, on the training part. Progress bars and diagnostics of the classifier are off.
     param_distributions : dict or list of dict
         As for ``RandomizedSearchCV``. It cannot contain ``epsilon`` or ``delta``.
     epsilon : float, default=1.0
@@ -691,10 +702,12 @@ class PrivateRandomizedSearchCV(PrivateSearch):
         without noise and takes the best score.
     delta : float, default=1e-5
         In [0, 1). 0 asks for a pure guarantee, which the estimator must be able to give.
-    scoring : {"accuracy", "neg_log_loss"} or callable, default="accuracy"
-        Hold-out score. A log loss is cut at log(1000) a record. A function ``(fitted, X, y)``
-        returns a number in [0, 1] for each record, which no other record may change: that is then
-        a condition of the claim.
+    scoring : {"accuracy", "neg_log_loss", "neg_brier_score"} or callable, default="accuracy"
+        Hold-out score. A log loss is cut at log(1000) per record; a Brier score is half the squared
+        distance of the probabilities from the label. A function ``(fitted, X, y)`` gets the fitted
+        private step and the rows that reach it, and returns a number in [0, 1] for each record,
+        which no other record may change: that is then a condition of the claim. Ranks such as
+        ``"roc_auc"`` compare records and are refused.
     test_size : float, default=0.2
         Share of the records that are held out, in (0, 1).
     cv : None
