@@ -34,7 +34,7 @@ from skdpbayes.fitting.records import Public, Records
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
 
-__all__ = ["FitPlan", "Posterior", "PrivateEstimator", "make_budget", "noise_is_small"]
+__all__ = ["FitPlan", "Posterior", "PrivateEstimator", "make_budget", "noise_is_small", "spent"]
 
 T = TypeVar("T")
 
@@ -138,7 +138,7 @@ class PrivateEstimator(BaseEstimator):
         plan = self._plan(rows.public, budget)  # 3 calibrate, from public numbers
         generator = randomness.make_generator(self.random_state)
         claim = budget.reserve(plan, type(self).__name__)  # 4 reserve
-        with _spent(budget.ledger):
+        with spent(budget.ledger):
             posterior = self._touch(rows, plan, generator)  # 5 touch the data, under noise
         return self._keep(rows.public, plan, claim, posterior)
 
@@ -282,7 +282,7 @@ def make_budget(
 
 
 @contextlib.contextmanager
-def _spent(ledger: Any) -> Iterator[None]:
+def spent(ledger: Any) -> Iterator[None]:
     """Say in whatever is raised here, an interrupt too, that the budget is spent."""
     try:
         yield

@@ -11,9 +11,9 @@ __all__ = ["counts"]
 
 
 def counts(generator: np.random.Generator, exact: np.ndarray, noise: Noise) -> np.ndarray:
-    """Release integers under exact discrete noise; as they are without noise."""
+    """Release int64 counts under exact discrete noise; as they are without noise."""
     if noise.law == "none":
-        return np.asarray(exact, dtype=np.int64)
+        return exact
     if noise.law not in ("laplace", "gaussian"):
         raise ValueError(f"counts are released under Laplace or Gaussian noise; got {noise}.")
     return randomness.release_counts(generator, exact, noise.scale, noise=noise.law)

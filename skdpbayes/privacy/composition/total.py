@@ -105,7 +105,7 @@ class TotalLoss:
                 high = min(high, epsilon)
                 if value >= delta * (1.0 - _CLOSE) or high - low <= _CLOSE * high:
                     break
-            if value == 0.0:  # beyond the largest loss there is no slope to follow: bisect
+            if value == 0.0:  # beyond the largest loss: nothing to take the logarithm of
                 epsilon = 0.5 * (low + high)
                 continue
             # a hair beyond the root, which then is on the private side
