@@ -44,7 +44,7 @@ from skdpbayes.estimators.hmm.plan import (
 from skdpbayes.estimators.hmm.posterior import StatesPosterior, learn
 from skdpbayes.estimators.hmm.selection import select_n_states
 from skdpbayes.exceptions import PrivacyWarning
-from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator, _offers
+from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator, offers
 from skdpbayes.fitting.records import Block, Public, Records
 from skdpbayes.privacy.budget import Budget, Law
 from skdpbayes.release import counts as release
@@ -527,7 +527,7 @@ class PrivateHMM(PrivateEstimator):
         counts = count_block(Block(codes, steps), Layout(sizes, grid, labels))
         return counts.astype(np.float64), grid, steps
 
-    @available_if(_offers("refit"))
+    @available_if(offers("refit"))
     def refit(self, **params: Any) -> PrivateHMM:
         """Learn another model from the same release, at no cost in privacy.
 
@@ -566,7 +566,7 @@ class PrivateHMM(PrivateEstimator):
         )
         return other._keep(public, plan, self.privacy_, learned)
 
-    @available_if(_offers("select_n_states"))
+    @available_if(offers("select_n_states"))
     def select_n_states(
         self,
         candidates: Sequence[int] = (1, 2, 3, 4, 5, 6),
@@ -603,7 +603,7 @@ class PrivateHMM(PrivateEstimator):
             self._posterior, candidates, held_out, n_splits, random_state, self._watch
         )
 
-    @available_if(_offers("sample"))
+    @available_if(offers("sample"))
     def sample(self, random_state: Any = None) -> Bunch:
         """Draw a synthetic event log from the posterior predictive, at no cost in privacy.
 
