@@ -105,9 +105,10 @@ class TotalLoss:
                 high = min(high, epsilon)
                 if value >= delta * (1.0 - _CLOSE) or high - low <= _CLOSE * high:
                     break
-            # a hair beyond the root, which then is on the private side
-            distance = math.log(value / (delta * (1.0 - 0.5 * _CLOSE)))
-            epsilon += distance * value / slope if slope > 0.0 else math.copysign(epsilon, distance)
+            if value > 0.0 and slope > 0.0:  # a hair beyond the root, on the private side
+                epsilon += math.log(value / (delta * (1.0 - 0.5 * _CLOSE))) * value / slope
+            else:  # nothing to steer by: beyond the largest loss
+                epsilon = high
             if not low < epsilon < high:
-                epsilon = 0.5 * (low + high) if math.isfinite(high) else 2.0 * low
+                epsilon = 0.5 * (low + high) if math.isfinite(high) else 2.0 * low or 1.0
         return high
