@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator
 
 from skdpbayes import (
     DPSGLDClassifier,
+    DPSGLDNetworkClassifier,
     LaplaceNaiveBayes,
     ObjPertLogisticRegression,
     OPSLinearSVC,
@@ -157,16 +158,17 @@ def _chain(label: str, *, look: Any = moves_of, n_rows: int = N_ALONE, **params:
     return _linear(DPSGLDClassifier, label, _alone(n_rows), look=look, **settings)
 
 
-def _network(label: str) -> list[Case]:
+def _network(label: str, *, note: str = "", **params: Any) -> list[Case]:
     """A null record is left out: a row of zeros would still move the biases."""
-    settings = {**CHAIN, **BUDGET, "hidden_layer_sizes": (1,), "n_steps": 1, "n_draws": 1}
+    settings = {**STEPS, **BUDGET, "hidden_layer_sizes": (1,), "n_steps": 1, "n_draws": 1, **params}
     return [
         Case(
-            DPSGLDClassifier,
+            DPSGLDNetworkClassifier,
             label,
             {**settings, "adjacency": adjacency},
             _alone(2),
             deletes=adjacency == "zero_out",
+            note=note,
         )
         for adjacency in ("replace_one", "zero_out")
     ]
@@ -246,16 +248,15 @@ TOKENS = NeighborPair(
     {"classes": [0, 1], "max_total": 2},
 )
 # A cold chain with short steps: privacy sets its noise, and it stays where the gradient is clipped.
-CHAIN = {
+STEPS = {
     "n_steps": 4,
-    "preconditioner": None,
     "n_draws": 4,
     "burn_in": 0.0,
     "clip_norm": 0.1,
     "step_size": 0.1,
     "temperature": 1e-4,
-    "C": 100.0,
 }
+CHAIN = {**STEPS, "preconditioner": None, "C": 100.0}
 HIDDEN = "the first step hides in the random momentum that the chain starts with"
 HALF = (
     "near the origin a gradient is half of its bound, and a label flip moves it by half of what a "
@@ -316,20 +317,11 @@ CASES: list[Case] = [
     *_chain("SGHMC", sampler="sghmc"),
     *_chain("SGNHT", sampler="sgnht", step_size=0.01, **STILL),
     *_chain("SGFS", sampler="sgfs", step_size=400.0, temperature="auto"),
-    *_chain("hybrid", init="ops"),
     *_chain("released moments", n_rows=60, preconditioner="auto"),
-    *_linear(
-        DPSGLDClassifier,
-        "last state",
-        TINY,
-        release="last",
-        n_steps=4,
-        C=1.0,
-        look=first_coefficient,
-        note=HALF,
-        **BUDGET,
-    ),
     *_network("network"),
+    *_network("network, fixed batches", subsampling="fixed"),
+    *_network("network, SGHMC", sampler="sghmc"),
+    *_network("network, SGNHT", sampler="sgnht", temperature="auto", note=HIDDEN),
     *_counts("Laplace, Bernoulli", SINGLETON, mechanism="laplace", **PURE),
     *_counts("Gaussian, Bernoulli", SINGLETON, mechanism="gaussian", **BUDGET),
     *_counts("one draw, Bernoulli", SWITCH, mechanism="ops", alpha=0.01, note=SPREAD, **PURE),

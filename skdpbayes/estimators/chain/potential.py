@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from skdpbayes import models
-from skdpbayes.estimators._coordinates import Coordinates
+from skdpbayes.estimators.chain.coordinates import Coordinates
 
 if TYPE_CHECKING:
     from skdpbayes.models.minibatch_chain import BatchSteps

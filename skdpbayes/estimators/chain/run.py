@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skdpbayes import models, randomness, samplers
-from skdpbayes.estimators._chain_models import Potential
-from skdpbayes.estimators._chain_plan import NOISE_BITS, ChainPlan
+from skdpbayes._validation import check_integer
+from skdpbayes.estimators.chain.plan import NOISE_BITS, ChainPlan
+from skdpbayes.estimators.chain.potential import Potential
 
-__all__ = ["SAMPLERS", "ChainResult", "Dynamics", "run_chain", "step_sizes"]
+__all__ = ["SAMPLERS", "ChainResult", "Dynamics", "choose_draws", "run_chain", "step_sizes"]
 
 SAMPLERS = ("sgld", "sghmc", "sgnht", "sgfs")
 # Noise is drawn for about this many numbers and batches for about this many rows at a time.
@@ -206,7 +207,7 @@ def run_chain(
     *,
     burn_in: float,
     n_draws: int,
-    progress: Callable[..., Iterable[Any]],
+    progress: Callable[..., Iterable[Any]] | None = None,
 ) -> ChainResult:
     """Run the chain; keep the mean of its tail and thinned draws."""
     shape = potential.shape
@@ -219,7 +220,8 @@ def run_chain(
     total = np.zeros(shape)
     draws = np.empty((kept.shape[0], *shape))
     n_kept = 0
-    for t, state in enumerate(progress(states, total=plan.n_steps, label="steps")):
+    shown = states if progress is None else progress(states, total=plan.n_steps, label="steps")
+    for t, state in enumerate(shown):
         if t >= first:
             total += state
         if n_kept < kept.shape[0] and t == kept[n_kept]:
@@ -228,3 +230,17 @@ def run_chain(
     temperatures = dynamics.temperatures(scales / plan.sampling_rate)
     temperature = float(temperatures[first if temperatures.shape[0] > 1 else 0 :].mean())
     return ChainResult(total / (plan.n_steps - first), draws, temperature)
+
+
+def choose_draws(available: int, n_samples: int | None, random_state: Any) -> np.ndarray:
+    """Return which of the kept states answer a call: evenly spaced, or chosen at random."""
+    wanted = available if n_samples is None else check_integer("n_samples", n_samples, low=1)
+    if wanted > available:
+        raise ValueError(
+            f"n_samples={wanted} exceeds the {available} draws that fit kept; refit with "
+            f"n_draws={wanted} (the whole chain is paid for, but a refit is a new release)."
+        )
+    if random_state is None:
+        return np.linspace(0, available - 1, wanted).round().astype(int)
+    order = randomness.make_generator(random_state).permutation(available)
+    return np.sort(order[:wanted])
