@@ -9,10 +9,14 @@ import pytest
 from scipy import sparse
 from scipy.optimize import minimize
 from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
 
 from skdpbayes import (
+    BoundsScaler,
     DPSGLDClassifier,
     DPSGLDNetworkClassifier,
     OPSLogisticRegression,
@@ -57,6 +61,37 @@ def test_every_sampler_finds_the_posterior_without_noise(params):
     best = minimize(lambda t: np.logaddexp(0, -rows @ t).sum() + t @ t / 200.0, np.zeros(4)).x
     np.testing.assert_allclose(model.coef_[0], best[:3], atol=0.5)
     np.testing.assert_allclose(model.intercept_, 2.0 * best[3:], atol=0.2)
+
+
+def test_without_privacy_the_posterior_is_that_of_the_rows_as_they_are():
+    """Rows longer than data_norm, features of very different size; a normal posterior's spread."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 4)) * [3.0, 1.0, 0.1, 0.01] + [1.0, 0.0, 2.0, 0.0]
+    y = rng.random(2000) < 1 / (1 + np.exp(-(X[:, 0] - X[:, 1])))
+    rows = np.column_stack([X, np.ones(len(X))])
+    signed = np.where(y, 1.0, -1.0)[:, None] * rows
+    best = minimize(lambda t: np.logaddexp(0, -signed @ t).sum() + t @ t / 8.0, np.zeros(5)).x
+    p = 1 / (1 + np.exp(-rows @ best))
+    covariance = np.linalg.inv((rows.T * (p * (1 - p))) @ rows + np.eye(5) / 4.0)
+    deviation = np.sqrt(np.diag(covariance))
+    for form in (np.asarray, sparse.csr_matrix):
+        model = DPSGLDClassifier(np.inf, C=4.0, n_steps=6000, n_draws=3000, random_state=0)
+        draws = model.fit(form(X), y).sample_posterior()
+        thetas = np.column_stack([draws["coef"][:, 0], draws["intercept"]])
+        assert np.all(np.abs(thetas.mean(0) - best) < 0.2 * deviation)
+        np.testing.assert_allclose(thetas.std(axis=0), deviation, rtol=0.2)
+
+
+@pytest.mark.parametrize("norm", [None, 1.0])
+def test_no_privacy_wins_or_ties_in_a_search_over_epsilon(norm):
+    X, y = load_breast_cancer(return_X_y=True)
+    scaler = BoundsScaler(np.column_stack([X.min(axis=0), X.max(axis=0)]), norm=norm)
+    model = make_pipeline(scaler, DPSGLDClassifier(random_state=0))
+    epsilons = [1.0, 5.0, 50.0, np.inf]
+    search = GridSearchCV(model, {"dpsgldclassifier__epsilon": epsilons}, cv=5).fit(X, y)
+    scores = search.cv_results_["mean_test_score"]
+    assert scores[-1] == scores.max()
+    assert scores[-1] > 0.96
 
 
 def test_average_is_close_to_the_plain_model_and_better_than_a_draw():

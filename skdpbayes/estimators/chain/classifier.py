@@ -22,6 +22,7 @@ from skdpbayes.estimators.chain import settings as rules
 from skdpbayes.estimators.chain.coordinates import (
     Coordinates,
     check_public_covariance,
+    exact_coordinates,
     moment_sensitivity,
     plain_coordinates,
     plain_dimension,
@@ -100,7 +101,8 @@ class DPSGLDClassifier(PrivateClassifier):
     ----------
     epsilon : float, default=1.0
         Privacy budget, > 0; smaller is more private. ``np.inf`` samples the posterior without
-        private noise, takes rows as they are and, unless ``clip_norm`` is given, clips nothing.
+        private noise, takes rows as they are and, unless ``clip_norm`` is given, clips nothing; the
+        chain then runs in coordinates in which the posterior around its mode is round.
     delta : float, default=1e-5
         In (0, 1). Probability mass on which epsilon may fail.
     adjacency : {"replace_one", "zero_out"}, default="replace_one"
@@ -131,7 +133,7 @@ class DPSGLDClassifier(PrivateClassifier):
         Expected size of a batch. "auto" takes all records up to 131,072: large batches have the
         least noise per record.
     n_steps : int or "auto", default="auto"
-        Number of steps; "auto" is 100 (1000 for ``epsilon=np.inf``).
+        Number of steps; "auto" is 100 (500 for ``epsilon=np.inf``).
     step_size : float or "auto", default="auto"
         The step h on the sum of losses, in the coordinates of the chain. "auto" follows from n,
         the noise and the released coordinates.
@@ -150,11 +152,12 @@ class DPSGLDClassifier(PrivateClassifier):
     preconditioner_share : float, default=0.2
         Share of the (Gaussian) budget that the moments get, in (0, 1).
     start : fitted linear classifier or None, default=None
-        Model whose ``coef_`` and ``intercept_`` are the first state; None starts at zero. A private
-        release costs nothing more than its own claim; anything else must be public, and
-        ``privacy_.conditions`` says so.
+        Model whose ``coef_`` and ``intercept_`` are the first state; None starts at zero (for
+        ``epsilon=np.inf`` at the posterior's mode). A private release costs nothing more than its
+        own claim; anything else must be public, and ``privacy_.conditions`` says so.
     burn_in : float or "auto", default="auto"
-        Fraction of the chain that ``coef_`` and the draws leave out, in [0, 1). "auto" is 0.5.
+        Fraction of the chain that ``coef_`` and the draws leave out, in [0, 1). "auto" is 0.5
+        (0.1 for ``epsilon=np.inf``, where the chain starts at the mode).
     n_draws : int or "auto", default="auto"
         Number of draws of the chain that are kept; "auto" is 50.
     random_state : int, Generator, RandomState, SeedSequence or None, default=None
@@ -288,10 +291,10 @@ class DPSGLDClassifier(PrivateClassifier):
         settings = rules.read_settings(
             public.n,
             rules.Defaults(
-                n_steps=100 if budget.private else 1000,
+                n_steps=100 if budget.private else 500,
                 batch_size=min(public.n, LARGEST_BATCH),
                 clip_norm=_default_clip(public, budget, whitened),
-                burn_in=0.5,
+                burn_in=0.5 if budget.private else 0.1,
                 n_draws=50,
                 temperature=1.0,
             ),
@@ -332,16 +335,19 @@ class DPSGLDClassifier(PrivateClassifier):
     ) -> ChainPosterior:
         X, codes, _ = rows.block()
         assert codes is not None
-        coordinates = plan.coordinates(X, generator)
-        step, coordinates = plan.step(coordinates)
-        potential = LinearPotential(
-            X, codes, coordinates, _n_outputs(rows.public), plan.prior, plan.longest
-        )
-        first = np.zeros(potential.shape)
-        if plan.start is not None:
-            first = coordinates.from_coefficients(*plan.start)
-        dynamics = plan.dynamics(step, potential)
         with one_blas_thread():
+            step, potential = plan.potential(X, codes, plan.coordinates(X, generator))
+            coordinates, first = potential.coordinates, np.zeros(potential.shape)
+            if not plan.chain.private:  # nothing keeps the chain from starting at the mode
+                first = potential.mode(first)
+                if plan.moments_mu > 0.0:
+                    mode = coordinates.coefficients(first)
+                    step, potential = plan.potential(X, codes, plan.exact_coordinates(X, *mode))
+                    coordinates = potential.coordinates
+                    first = coordinates.from_coefficients(*mode)
+            if plan.start is not None:
+                first = coordinates.from_coefficients(*plan.start)
+            dynamics = plan.dynamics(step, potential)
             result = run_chain(
                 potential,
                 plan.chain,
@@ -500,9 +506,26 @@ class LinearChainPlan:
             return plain_coordinates(d, self.longest, self.chain.private)
         return public_coordinates(self.covariance, d, least_variance=least)
 
-    def step(self, coordinates: Coordinates) -> tuple[float, Coordinates]:
-        """Choose the step of SGLD and the constant feature that it is stable with."""
+    def exact_coordinates(self, X: Any, coef: np.ndarray, intercept: np.ndarray) -> Coordinates:
+        """Coordinates in which the posterior around its mode is round."""
+        logits = np.asarray(X @ coef.T) + intercept
+        return exact_coordinates(
+            X, logits, self.prior.precision, self.prior.of_intercept, self.fit_intercept
+        )
+
+    def potential(
+        self, X: Any, codes: np.ndarray, coordinates: Coordinates
+    ) -> tuple[float, LinearPotential]:
+        """Return a step of SGLD and the posterior, with a constant feature stable at that step."""
+        step, coordinates = self._step(coordinates)
+        n_outputs = 1 if self.n_classes == 2 else self.n_classes
+        return step, LinearPotential(X, codes, coordinates, n_outputs, self.prior, self.longest)
+
+    def _step(self, coordinates: Coordinates) -> tuple[float, Coordinates]:
         chain, n = self.chain, self.chain.n_samples
+        if coordinates.curvature is not None:
+            stiffness = coordinates.curvature * n / coordinates.dimension
+            return rules.SAMPLING_STEP / stiffness, coordinates
         mean, largest = self._curvature
         of_prior = coordinates.largest_prior_curvature(
             self.prior.precision, self.prior.of_intercept
@@ -530,7 +553,8 @@ class LinearChainPlan:
         noise = self.chain.gradient_noise
         if self.settings.sampler != "sgfs":
             return self.settings.dynamics(step, noise)
-        coordinates, mean = potential.coordinates, self._curvature[0]
+        coordinates = potential.coordinates
+        mean = coordinates.curvature or self._curvature[0]
         # noise of 4 / h on the gradient
         step = 4.0 / (rules.FISHER_NOISE * mean * self.chain.n_samples / coordinates.dimension)
         information = np.full(potential.shape[1], mean / coordinates.dimension)
