@@ -96,8 +96,8 @@ def chain_around_the_mode(fitted: BaseEstimator, X: Any, y: Any) -> None:
     rows = signs[:, None] * np.column_stack([X, np.ones(len(X))])
 
     def prior(theta: np.ndarray) -> float:
-        if fitted.C != "auto":
-            return float(theta @ theta / (2.0 * fitted.C))
+        if fitted.prior == "normal":
+            return float(theta @ theta / (2.0 * fitted.prior_scale**2))
         scales = np.append(np.full(X.shape[1], 2.5), 10.0)
         return -float(cauchy(scale=scales).logpdf(theta).sum())
 

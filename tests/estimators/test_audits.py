@@ -78,6 +78,7 @@ OTHERS = {
     "calibration",
     "emission_posterior",
     "posterior",
+    "prior",
     "schedule",
 }
 
@@ -118,6 +119,7 @@ def test_every_mechanism_is_in_the_matrix_under_both_adjacencies(estimator):
 
 def _value(case: Case, name: str):
     value = case.build().get_params()[name]
+    value = value["kind"] if isinstance(value, dict) else value
     return "bernoulli" if name == "distribution" and value == "auto" else value
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.optimize import minimize
@@ -24,7 +25,7 @@ from skdpbayes import (
 )
 from skdpbayes.datasets import make_census
 from skdpbayes.estimators.chain.potential import LinearPotential
-from skdpbayes.exceptions import CalibrationError
+from skdpbayes.exceptions import BudgetExceededError, CalibrationError
 from tests.contract import chain_around_the_mode, linear_data
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
@@ -47,14 +48,14 @@ def blobs(n=600, n_classes=3, seed=0):
         {"sampler": "sgfs"},
         {"sampler": "sgld", "preconditioner": np.eye(3) / 9},
         {"sampler": "sgld", "preconditioner": None, "n_steps": 4000},
-        {"sampler": "sgld", "C": 100.0, "intercept_scaling": 2.0, "n_steps": 4000},
+        {"sampler": "sgld", "prior": "normal", "prior_scale": (10.0, 20.0), "n_steps": 4000},
     ],
     ids=lambda params: f"{params['sampler']}-{len(params)}",
 )
 def test_every_sampler_finds_the_posterior_without_noise(params):
     X, y = linear_data()
     model = DPSGLDClassifier(epsilon=np.inf, random_state=0, **params).fit(X, y)
-    if "intercept_scaling" not in params:
+    if "prior" not in params:
         chain_around_the_mode(model, X, y)
         return
     rows = np.column_stack([X, np.full(len(X), 2.0)]) * np.where(y == "yes", 1.0, -1.0)[:, None]
@@ -75,7 +76,9 @@ def test_without_privacy_the_posterior_is_that_of_the_rows_as_they_are():
     covariance = np.linalg.inv((rows.T * (p * (1 - p))) @ rows + np.eye(5) / 4.0)
     deviation = np.sqrt(np.diag(covariance))
     for form in (np.asarray, sparse.csr_matrix):
-        model = DPSGLDClassifier(np.inf, C=4.0, n_steps=6000, n_draws=3000, random_state=0)
+        model = DPSGLDClassifier(
+            np.inf, prior="normal", prior_scale=2.0, n_steps=6000, n_kept=3000, random_state=0
+        )
         draws = model.fit(form(X), y).sample_posterior()
         thetas = np.column_stack([draws["coef"][:, 0], draws["intercept"]])
         assert np.all(np.abs(thetas.mean(0) - best) < 0.2 * deviation)
@@ -105,6 +108,35 @@ def test_average_is_close_to_the_plain_model_and_better_than_a_draw():
         for seed in range(3)
     ]
     assert np.mean(scores) > target - 0.03
+
+
+def test_a_share_for_the_moments_is_spent_whatever_they_are_worth():
+    plans = {
+        share: DPSGLDClassifier(preconditioner=share).plan(100, 20).plan
+        for share in ("auto", 0.2, 0.5, None)
+    }
+    # so few records that noise would hide the moments
+    assert plans["auto"].moments_mu == plans[None].moments_mu == 0.0
+    assert 0.0 < plans[0.2].moments_mu < plans[0.5].moments_mu
+    assert plans[None].chain.noise_multiplier < plans[0.2].chain.noise_multiplier
+    assert plans[0.2].chain.noise_multiplier < plans[0.5].chain.noise_multiplier
+    # with enough of them "auto" is a fifth
+    auto, fifth = (DPSGLDClassifier(preconditioner=p).plan(10**4, 20).plan for p in ("auto", 0.2))
+    assert auto.moments_mu == fifth.moments_mu > 0.0
+    with pytest.raises(ValueError, match="2001 columns"):
+        DPSGLDClassifier(preconditioner=0.2).plan(10**6, 2001)
+
+
+def test_one_scale_is_that_of_every_prior():
+    X, y = linear_data()
+    params = {"n_steps": 20, "random_state": 0}
+    for prior in ("cauchy", "normal"):
+        one, pair, other = (
+            DPSGLDClassifier(prior=prior, prior_scale=scale, **params).fit(X, y).coef_
+            for scale in (0.1, (0.1, 0.1), (0.1, 0.01))
+        )
+        np.testing.assert_array_equal(one, pair)
+        assert np.any(one != other)
 
 
 def test_three_classes_and_sparse_rows():
@@ -149,7 +181,8 @@ def test_every_sampler_runs_within_its_budget(sampler, batch_size, tmp_path):
 def test_schedules():
     X, y = blobs(n_classes=2)
     for schedule in ("cube_root", (10.0, 0.5)):
-        model = DPSGLDClassifier(epsilon=5.0, schedule=schedule, random_state=0).fit(X, y)
+        sampler = {"kind": "sgld", "schedule": schedule}
+        model = DPSGLDClassifier(epsilon=5.0, sampler=sampler, random_state=0).fit(X, y)
         assert model.score(X, y) > 0.9
 
 
@@ -158,7 +191,8 @@ def test_given_small_steps_are_private_for_free():
     model = DPSGLDClassifier(
         epsilon=2.0, preconditioner=None, step_size=1e-5, n_steps=20, random_state=0
     ).fit(X, y)
-    assert model.noise_multiplier_ == 0.0
+    assert model.plan(*X.shape).plan.chain.noise_multiplier == 0.0
+    assert model.noise_.scale == pytest.approx(np.sqrt(2.0 / 1e-5))  # the sampler's own
     assert model.temperature_ == pytest.approx(1.0, rel=1e-4)
     assert model.privacy_.epsilon_at(1e-5) < 2.0
 
@@ -226,22 +260,63 @@ def test_parameters_set_after_a_fit_do_not_change_it():
     X, y = linear_data()
     model = DPSGLDClassifier(random_state=0).fit(X, y)
     before = model.predict_proba(X), model.sample_posterior()["coef"]
-    model.set_params(data_norm=0.1, C=1.0, intercept_scaling=9.0, fit_intercept=False, n_draws=3)
+    model.set_params(data_norm=0.1, prior_scale=9.0, fit_intercept=False, n_kept=3, tail=0.1)
     np.testing.assert_array_equal(model.predict_proba(X), before[0])
     np.testing.assert_array_equal(model.sample_posterior()["coef"], before[1])
 
 
+@pytest.mark.parametrize("make", [DPSGLDClassifier, DPSGLDNetworkClassifier])
+def test_a_refused_fit_leaves_the_model_as_it_was(make, tmp_path):
+    X, y = linear_data()
+    model = make(n_steps=10, random_state=0).fit(X, y)
+    before = {name: value for name, value in vars(model).items() if name not in model.get_params()}
+    ledger = PrivacyLedger(tmp_path / "ledger.sqlite", epsilon=0.1, delta=1e-3)
+    for params in ({"epsilon": -1.0}, {"n_steps": 0}, {"epsilon": 1.0, "ledger": ledger}):
+        model.set_params(**params)
+        with pytest.raises((ValueError, BudgetExceededError)):
+            model.fit(X[:, :2], y)
+        model.set_params(epsilon=1.0, n_steps=10, ledger=None)
+        assert vars(model).keys() == before.keys() | model.get_params().keys()
+        assert all(vars(model)[name] is value for name, value in before.items())
+    with pytest.raises(ValueError, match="could not convert"):
+        model.set_params(ledger=ledger).fit([["a", "b"]] * len(y), y)
+    assert not list(ledger.entries())
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
+@pytest.mark.parametrize("make", [DPSGLDClassifier, DPSGLDNetworkClassifier])
+def test_a_frame_is_predicted_without_a_warning(make):
+    X, y = linear_data()
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = make(n_steps=10, random_state=0).fit(frame, y)
+    for method in ("predict", "predict_proba", "decision_function"):
+        np.testing.assert_array_equal(
+            getattr(model, method)(frame),
+            getattr(make(n_steps=10, random_state=0).fit(X, y), method)(X),
+        )
+
+
+@pytest.mark.parametrize("make", [DPSGLDClassifier, DPSGLDNetworkClassifier])
+def test_intervals_are_not_offered_and_the_reason_is_given(make):
+    X, y = linear_data()
+    model = make(n_steps=10, random_state=0).fit(X, y)
+    assert not hasattr(model, "interval")
+    with pytest.raises(AttributeError):
+        model.interval()
+
+
 def test_more_draws_than_kept_is_an_error():
     X, y = linear_data()
-    model = DPSGLDClassifier(n_draws=5, random_state=0).fit(X, y)
+    model = DPSGLDClassifier(n_kept=5, random_state=0).fit(X, y)
     assert model.sample_posterior(3, random_state=0)["coef"].shape == (3, 1, 3)
-    with pytest.raises(ValueError, match="n_draws=6"):
+    with pytest.raises(ValueError, match="n_kept=6"):
         model.sample_posterior(6)
 
 
 def test_half_of_the_chain_is_left_out():
     X, y = linear_data()
-    model = DPSGLDClassifier(n_steps=40, n_draws=40, random_state=0).fit(X, y)
+    model = DPSGLDClassifier(n_steps=40, n_kept=40, random_state=0).fit(X, y)
     assert len(model.sample_posterior()["coef"]) == 20
 
 
@@ -251,8 +326,12 @@ def test_half_of_the_chain_is_left_out():
     "steps",
     [
         {"batch_size": 40},
-        {"batch_size": 40, "C": 3.0},
-        {"batch_size": 40, "subsampling": "fixed", "schedule": "cube_root"},
+        {"batch_size": 40, "prior": "normal"},
+        {
+            "batch_size": 40,
+            "subsampling": "fixed",
+            "sampler": {"kind": "sgld", "schedule": "cube_root"},
+        },
         {"batch_size": 900},
     ],
 )
@@ -277,7 +356,7 @@ def test_many_steps_in_one_kernel_are_the_steps_one_by_one(form, fit_intercept, 
 def test_memory_does_not_grow_with_the_steps(make, params):
     """The largest memory in use during a fit."""
     X, y = make_census(2000, encoding="raw", return_X_y=True, random_state=0)
-    params = params | {"batch_size": 100, "n_draws": 10, "burn_in": 0.5}
+    params = params | {"batch_size": 100, "n_kept": 10, "tail": 0.5}
     peaks = []
     for n_steps in (20, 1500, 6000):  # noise and batches come in blocks: 1500 steps fill one
         model = make(epsilon=np.inf, clip_norm=1.0, n_steps=n_steps, random_state=0, **params)
@@ -289,13 +368,25 @@ def test_memory_does_not_grow_with_the_steps(make, params):
     assert peaks[2] - peaks[1] < 2.0 * 4500  # bytes: not even a number per step
 
 
+def scheduled(schedule):
+    return {"sampler": {"kind": "sgld", "schedule": schedule}}
+
+
 @pytest.mark.parametrize(
     ("params", "message"),
     [
         ({"delta": 0.0}, "chain adds Gaussian noise"),
-        ({"schedule": 3}, "schedule"),
-        ({"C": "Auto"}, "C must be"),
+        (scheduled(3), "schedule"),
+        ({"prior_scale": "Auto"}, "prior_scale"),
         ({"fit_intercept": "yes"}, "fit_intercept"),
+        ({"prior": "laplace"}, "prior"),
+        ({"prior_scale": 0.0}, "prior_scale"),
+        ({"prior_scale": (1.0, 2.0, 3.0)}, "prior_scale"),
+        ({"prior_scale": (1.0, 2.0), "fit_intercept": False}, "fit_intercept"),
+        ({"sampler": {"friction": 1.0}}, "kind"),
+        ({"sampler": {"kind": "sghmc", "mass": 1.0}}, "mass"),
+        ({"sampler": {"kind": "sgld", "friction": 1.0}}, "no effect"),
+        ({"sampler": 3}, "sampler"),
         ({"sampler": "mala"}, "sampler"),
         ({"batch_size": 0}, "batch_size"),
         ({"batch_size": 401}, "batch_size"),
@@ -303,15 +394,15 @@ def test_memory_does_not_grow_with_the_steps(make, params):
         ({"clip_norm": -1.0}, "clip_norm"),
         ({"clip_norm": 1e300}, "clip_norm"),
         ({"step_size": 1e-300}, "step_size"),
-        ({"schedule": (0.0, 400.0)}, "schedule"),
-        ({"schedule": "linear"}, "schedule"),
-        ({"schedule": (-1.0, 0.5)}, "schedule"),
+        (scheduled((0.0, 400.0)), "schedule"),
+        (scheduled("linear"), "schedule"),
+        (scheduled((-1.0, 0.5)), "schedule"),
         ({"preconditioner": np.eye(2)}, "preconditioner"),
         ({"preconditioner": "fisher"}, "preconditioner"),
-        ({"preconditioner_share": 1.0}, "preconditioner_share"),
-        ({"burn_in": 1.0}, "burn_in"),
-        ({"sampler": "sgnht", "temperature": 0.5}, "temperature"),
-        ({"schedule": (np.inf, 1.0)}, "schedule"),
+        ({"preconditioner": 1.0}, "preconditioner"),
+        ({"tail": 0.0}, "tail"),
+        ({"sampler": {"kind": "sgnht", "temperature": 0.5}}, "no effect"),
+        (scheduled((np.inf, 1.0)), "schedule"),
         ({"step_size": 1e-17}, "step_size"),
     ],
 )
@@ -330,7 +421,12 @@ def test_strong_priors_do_not_make_the_chain_diverge(C, preconditioner, sampler)
     X, y = linear_data(5000)
     plain = LogisticRegression(C=C).fit(X, y)
     model = DPSGLDClassifier(
-        epsilon=5.0, C=C, preconditioner=preconditioner, sampler=sampler, random_state=0
+        epsilon=5.0,
+        prior="normal",
+        prior_scale=C**0.5,
+        preconditioner=preconditioner,
+        sampler=sampler,
+        random_state=0,
     ).fit(X, y)
     size = np.linalg.norm(plain.coef_)
     assert 0.3 * size < np.linalg.norm(model.coef_) < 3.0 * size

@@ -25,7 +25,7 @@ from skdpbayes.fitting.bounds import Bound
 from skdpbayes.papers import wang2015_noise_multiplier
 from skdpbayes.papers.renyi import rdp_epsilon, rdp_noise_multiplier
 
-PRIOR = CoefficientPrior.normal(100.0, 1.0)
+PRIOR = CoefficientPrior.normal(10.0, 10.0)
 BASE = {
     "epsilon": 1.0,
     "delta": 1e-5,

@@ -48,14 +48,18 @@ def test_a_fitted_network_predicts_as_it_was_fitted():
 def test_network_with_three_classes_and_momentum():
     X, y = blobs(n=3000)
     model = DPSGLDNetworkClassifier(
-        epsilon=3.0, hidden_layer_sizes=(8, 8), sampler="sghmc", random_state=0, n_steps=100
+        epsilon=3.0,
+        hidden_layer_sizes=(8, 8),
+        sampler={"kind": "sghmc", "schedule": "cube_root"},
+        random_state=0,
+        n_steps=100,
     ).fit(sparse.csr_matrix(X), y)
     assert model.score(sparse.csr_matrix(X), y) > 0.8
 
 
 def test_three_quarters_of_the_chain_are_left_out():
     X, y = linear_data()
-    model = DPSGLDNetworkClassifier(n_steps=40, n_draws=40, random_state=0).fit(X, y)
+    model = DPSGLDNetworkClassifier(n_steps=40, n_kept=40, random_state=0).fit(X, y)
     assert len(model.sample_posterior()["coef_0"]) == 10
 
 
@@ -80,10 +84,10 @@ def test_rows_are_bounded_alike_in_fit_and_predict():
         ({"hidden_layer_sizes": ()}, "DPSGLDClassifier"),
         ({"hidden_layer_sizes": 10}, "hidden_layer_sizes"),
         ({"sampler": "sgfs"}, "sampler"),
-        ({"sampler": "sgnht", "temperature": 0.5}, "temperature"),
+        ({"sampler": {"kind": "sgnht", "temperature": 0.5}}, "temperature"),
         ({"activation": "gelu"}, "activation"),
         ({"prior_scale": 0.0}, "prior_scale"),
-        ({"schedule": 3}, "schedule"),
+        ({"sampler": {"kind": "sgld", "schedule": 3}}, "schedule"),
         ({"step_size": 1e-17}, "step_size"),
     ],
 )

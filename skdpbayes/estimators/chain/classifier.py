@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,9 @@ __all__ = ["DPSGLDClassifier"]
 MOST_COLUMNS = 2000
 # Moments are worth their price if noise alone has eigenvalues below this, of a trace of 1.
 LARGEST_EDGE = 0.15
+# Share of the (Gaussian) budget that the moments get.
+SHARE = 0.2
+PRIORS = {"cauchy": CoefficientPrior.cauchy, "normal": CoefficientPrior.normal}
 # Scales of the Cauchy priors of Gelman et al. (2008), here for rows of length 1
 COEFFICIENT_SCALE, INTERCEPT_SCALE = 2.5, 10.0
 # All records are one batch while a pass is cheap: that has the least noise per record.
@@ -69,9 +73,8 @@ class DPSGLDClassifier(PrivateClassifier):
 
         p(\theta \mid X, y) \propto \pi(\theta) \exp\Big(-\sum_i \ell(\theta; x_i, y_i)\Big)
 
-    of logistic (two classes) or softmax regression with independent Cauchy priors or, for a given
-    ``C``, :math:`\pi(\theta) \propto e^{-\|\theta\|^2 / (2C)}`. Every step adds noise to a sum of
-    gradients that are clipped, record by record, to ``clip_norm``:
+    of logistic (two classes) or softmax regression with independent Cauchy or normal priors. Every
+    step adds noise to a sum of gradients that are clipped, record by record, to ``clip_norm``:
 
     .. math::
 
@@ -87,7 +90,7 @@ class DPSGLDClassifier(PrivateClassifier):
     nothing. The number of records is public, as are all parameters and the label set. Released: the
     whole chain, so its average ``coef_``, every draw of ``sample_posterior`` and the predictions
     cost nothing more, and the moments of the rows from which the coordinates of the chain are made
-    (``preconditioner="auto"``) under their own share of the budget. The claim is unconditional: it
+    (``preconditioner``) under their own share of the budget. The claim is unconditional: it
     does not matter whether the chain has converged. Batches are Poisson samples (or uniform of
     fixed size) with exactly the inclusion probability that is accounted for, an empty batch is a
     noise-only step, and the sum is divided by the expected size. Arithmetic: each record's clipped
@@ -110,21 +113,28 @@ class DPSGLDClassifier(PrivateClassifier):
     data_norm : float, default=1.0
         Public bound on the L2 norm of a row; longer rows are scaled down to it, in ``fit`` and in
         every prediction alike.
-    C : float or "auto", default="auto"
-        Variance of the normal prior of a coefficient: scikit-learn's inverse strength of the
-        penalty. "auto" takes Cauchy priors with the scales of [5]_, 2.5 / ``data_norm`` for
-        coefficients and 10 for the intercept: they shrink small effects, but hardly large ones.
+    prior : {"cauchy", "normal"}, default="cauchy"
+        Independent priors of the coefficients and the intercept. Cauchy priors shrink small
+        effects, but hardly large ones; the normal prior is scikit-learn's penalty.
+    prior_scale : float, pair of floats or "auto", default="auto"
+        Scale of the priors: one number, or one for the coefficients and one for the intercept. For
+        ``"normal"`` it is the standard deviation, so that scikit-learn's ``C`` is its square.
+        "auto" takes the scales of [5]_, 2.5 / ``data_norm`` and 10.
     classes : array-like or None, default=None
         The public label set; None takes it from y, which treats the labels that occur as public.
     fit_intercept : bool, default=True
         Whether to add an intercept.
-    intercept_scaling : float, default=1.0
-        The prior of the intercept is wider by this factor: it has standard deviation
-        ``intercept_scaling * sqrt(C)``, or Cauchy scale ``10 * intercept_scaling``.
-    sampler : {"sgld", "sghmc", "sgnht", "sgfs"}, default="sgld"
+    sampler : {"sgld", "sghmc", "sgnht", "sgfs"} or mapping, default="sgld"
         Langevin dynamics, Hamiltonian dynamics with friction, the Nosé-Hoover thermostat or Fisher
         scoring. The last two count private noise as noise of the sampler: they stay at temperature
-        1 and move less where privacy asks for much noise.
+        1 and move less where privacy asks for much noise. A mapping has the name as its ``"kind"``
+        and may have
+
+        - ``"schedule"``: step t is ``step_size`` times 1 (``"constant"``, the default),
+          :math:`t^{-1/3}` (``"cube_root"``) or :math:`(b + t)^{-g}` (a pair (b, g));
+        - ``"friction"`` of "sghmc", or diffusion of "sgnht"; the default is 0.1 / step;
+        - ``"temperature"`` (with "sgld" and "sghmc"): the lowest that the chain is to sample at;
+          private noise may raise it to ``temperature_``. The default is 1, the posterior itself.
     clip_norm : float or "auto", default="auto"
         Bound on the norm of one record's gradient in the coordinates of the chain, where rows have
         length about 1. Smaller means less noise and more bias: "auto" is 0.7 where public numbers
@@ -137,29 +147,23 @@ class DPSGLDClassifier(PrivateClassifier):
     step_size : float or "auto", default="auto"
         The step h on the sum of losses, in the coordinates of the chain. "auto" follows from n,
         the noise and the released coordinates.
-    schedule : {"constant", "cube_root"} or pair (b, g), default="constant"
-        Step t is ``step_size`` times 1, :math:`t^{-1/3}` or :math:`(b + t)^{-g}`.
-    friction : float or "auto", default="auto"
-        Friction of "sghmc" and diffusion of "sgnht"; "auto" is 0.1 / step.
-    temperature : float or "auto", default="auto"
-        Lowest temperature that the chain is to sample at; private noise may raise it to
-        ``temperature_``. "auto" is 1, the posterior itself.
     subsampling : {"poisson", "fixed"}, default="poisson"
         Every record independently with the same probability, or batches of fixed size.
-    preconditioner : "auto", None or ndarray of shape (n_features, n_features), default="auto"
-        Coordinates of the chain: made from released moments of the rows where there are enough
-        records for it, none, or made from a public covariance matrix of the rows.
-    preconditioner_share : float, default=0.2
-        Share of the (Gaussian) budget that the moments get, in (0, 1).
+    preconditioner : "auto", float, ndarray or None, default="auto"
+        Coordinates of the chain. A number in (0, 1) is the share of the (Gaussian) budget that
+        releases moments of the rows, from which they are made; "auto" is 0.2 where there are enough
+        records for it, and None otherwise. None scales rows by ``data_norm`` alone. An array of
+        shape (n_features, n_features) is a public covariance matrix of the rows.
     start : fitted linear classifier or None, default=None
         Model whose ``coef_`` and ``intercept_`` are the first state; None starts at zero (for
         ``epsilon=np.inf`` at the posterior's mode). A private release costs nothing more than its
         own claim; anything else must be public, and ``privacy_.conditions`` says so.
-    burn_in : float or "auto", default="auto"
-        Fraction of the chain that ``coef_`` and the draws leave out, in [0, 1). "auto" is 0.5
-        (0.1 for ``epsilon=np.inf``, where the chain starts at the mode).
-    n_draws : int or "auto", default="auto"
-        Number of draws of the chain that are kept; "auto" is 50.
+    tail : float or "auto", default="auto"
+        Fraction of the chain, at its end, that ``coef_`` averages and the draws are taken from, in
+        (0, 1]. "auto" is 0.5 (0.9 for ``epsilon=np.inf``, where the chain starts at the mode).
+    n_kept : int or "auto", default="auto"
+        Number of states of the tail that are kept as draws, or all if it has fewer; "auto" is 50.
+        The whole chain is paid for, so this is about memory and time alone.
     random_state : int, Generator, RandomState, SeedSequence or None, default=None
         None: a cryptographically secure generator. An int: reproducible.
     ledger : PrivacyLedger or None, default=None
@@ -175,8 +179,10 @@ class DPSGLDClassifier(PrivateClassifier):
         Public: the label set.
     temperature_ : float
         Released: mean temperature of the tail; 1 where privacy is free.
-    noise_multiplier_ : float
-        Public: noise that privacy asks for, over ``clip_norm``.
+    noise_ : Noise
+        Public: least noise that a step adds to its sum of clipped gradients.
+    clip_norm_ : float
+        Public: the clipping norm that was used.
     step_size_ : float
         Released: the first step.
     n_steps_ : int
@@ -223,24 +229,20 @@ class DPSGLDClassifier(PrivateClassifier):
         *,
         adjacency: Adjacency = "replace_one",
         data_norm: float = 1.0,
-        C: float | str = "auto",
+        prior: str = "cauchy",
+        prior_scale: Any = "auto",
         classes: Any = None,
         fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        sampler: str = "sgld",
+        sampler: Any = "sgld",
         clip_norm: float | str = "auto",
         batch_size: int | str = "auto",
         n_steps: int | str = "auto",
         step_size: float | str = "auto",
-        schedule: Any = "constant",
-        friction: float | str = "auto",
-        temperature: float | str = "auto",
         subsampling: str = "poisson",
         preconditioner: Any = "auto",
-        preconditioner_share: float = 0.2,
         start: Any = None,
-        burn_in: float | str = "auto",
-        n_draws: int | str = "auto",
+        tail: float | str = "auto",
+        n_kept: int | str = "auto",
         random_state: Any = None,
         ledger: Any = None,
     ) -> None:
@@ -248,24 +250,20 @@ class DPSGLDClassifier(PrivateClassifier):
         self.delta = delta
         self.adjacency = adjacency
         self.data_norm = data_norm
-        self.C = C
+        self.prior = prior
+        self.prior_scale = prior_scale
         self.classes = classes
         self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
         self.sampler = sampler
         self.clip_norm = clip_norm
         self.batch_size = batch_size
         self.n_steps = n_steps
         self.step_size = step_size
-        self.schedule = schedule
-        self.friction = friction
-        self.temperature = temperature
         self.subsampling = subsampling
         self.preconditioner = preconditioner
-        self.preconditioner_share = preconditioner_share
         self.start = start
-        self.burn_in = burn_in
-        self.n_draws = n_draws
+        self.tail = tail
+        self.n_kept = n_kept
         self.random_state = random_state
         self.ledger = ledger
 
@@ -294,21 +292,18 @@ class DPSGLDClassifier(PrivateClassifier):
                 n_steps=100 if budget.private else 500,
                 batch_size=min(public.n, LARGEST_BATCH),
                 clip_norm=_default_clip(public, budget, whitened),
-                burn_in=0.5 if budget.private else 0.1,
-                n_draws=50,
+                tail=0.5 if budget.private else 0.9,
+                n_kept=50,
                 temperature=1.0,
             ),
             sampler=self.sampler,
-            schedule=self.schedule,
-            friction=self.friction,
-            temperature=self.temperature,
             step_size=self.step_size,
             n_steps=self.n_steps,
             batch_size=self.batch_size,
             clip_norm=self.clip_norm,
             subsampling=self.subsampling,
-            burn_in=self.burn_in,
-            n_draws=self.n_draws,
+            tail=self.tail,
+            n_kept=self.n_kept,
         )
         n_outputs = _n_outputs(public)
         size = n_outputs * (public.n_features + bool(self.fit_intercept))
@@ -354,8 +349,8 @@ class DPSGLDClassifier(PrivateClassifier):
                 dynamics,
                 first,
                 generator,
-                burn_in=plan.settings.burn_in,
-                n_draws=plan.settings.n_draws,
+                tail=plan.settings.tail,
+                n_kept=plan.settings.n_kept,
             )
         coef, intercept = coordinates.coefficients(result.mean)
         return ChainPosterior(
@@ -367,34 +362,60 @@ class DPSGLDClassifier(PrivateClassifier):
         )
 
     def _prior(self) -> CoefficientPrior:
-        scaling = check_scale("intercept_scaling", self.intercept_scaling)
-        if isinstance(self.C, str):
-            check_choice("C", self.C, ("auto",))
-            scale = COEFFICIENT_SCALE / float(self.data_norm)
-            return CoefficientPrior.cauchy(scale, INTERCEPT_SCALE * scaling)
-        return CoefficientPrior.normal(check_scale("C", self.C, "Or use C='auto'."), scaling)
+        check_choice("prior", self.prior, PRIORS)
+        return PRIORS[self.prior](*self._prior_scales())
+
+    def _prior_scales(self) -> tuple[float, float]:
+        """Scales of the priors of a coefficient and of the intercept."""
+        scales = self.prior_scale
+        if isinstance(scales, str):
+            check_choice("prior_scale", scales, ("auto",))
+            return COEFFICIENT_SCALE / float(self.data_norm), INTERCEPT_SCALE
+        if isinstance(scales, numbers.Real):
+            scale = check_scale("prior_scale", scales)
+            return scale, scale
+        try:
+            coefficients, intercept = scales
+        except (TypeError, ValueError):
+            raise ValueError(
+                "prior_scale must be 'auto', a positive number or a pair of them, for coefficients "
+                f"and intercept; got {scales!r}."
+            ) from None
+        if not self.fit_intercept:
+            raise ValueError(
+                f"prior_scale={scales!r} has a scale for an intercept, but fit_intercept=False. "
+                "Give one number."
+            )
+        return check_scale("prior_scale", coefficients), check_scale("prior_scale", intercept)
 
     def _public_covariance(self, public: Public) -> np.ndarray | None:
-        if self.preconditioner is None:
-            return None
-        if isinstance(self.preconditioner, str):
-            check_choice("preconditioner", self.preconditioner, ("auto",))
+        if self.preconditioner is None or isinstance(self.preconditioner, str | numbers.Real):
             return None
         return check_public_covariance(self.preconditioner, public.n_features)
 
     def _moments_mu(self, public: Public, budget: Budget) -> float:
-        """Gaussian DP of the moments; 0 if they are not released."""
-        share = check_real(
-            "preconditioner_share", self.preconditioner_share, low=0.0, high=1.0, closed="neither"
-        )
-        n, d = public.n, public.n_features
-        if not isinstance(self.preconditioner, str) or d > MOST_COLUMNS:
+        """Gaussian DP of the moments; 0 if they are not released, infinite if they are exact."""
+        n, d, share = public.n, public.n_features, self.preconditioner
+        if isinstance(share, str):
+            check_choice("preconditioner", share, ("auto",))
+            share = SHARE
+        elif isinstance(share, numbers.Real):
+            share = check_real("preconditioner", share, low=0.0, high=1.0, closed="neither")
+        else:
+            return 0.0
+        asked = not isinstance(self.preconditioner, str)
+        if d > MOST_COLUMNS:
+            if asked:
+                raise ValueError(
+                    f"preconditioner={share!r}: the moments of {d} columns are too large a matrix; "
+                    f"at most {MOST_COLUMNS} columns have them. Use preconditioner=None."
+                )
             return 0.0
         if not budget.private:
             return math.inf
         mu = privacy.gdp_mu(budget.epsilon, budget.delta) * math.sqrt(share)
         edge = moment_sensitivity(budget.adjacency) / mu * math.sqrt(2.0 * d) / n
-        return mu if edge <= LARGEST_EDGE else 0.0
+        return mu if asked or edge <= LARGEST_EDGE else 0.0
 
     def _start(self, public: Public) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients and intercepts of the model that the chain starts from."""

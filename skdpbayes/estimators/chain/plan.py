@@ -16,6 +16,7 @@ import numpy as np
 from skdpbayes import privacy, randomness
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy import Adjacency, PrivacyEvent
+from skdpbayes.privacy.budget import NO_NOISE, Noise
 from skdpbayes.privacy.mechanisms.subsampling import Sampling
 from skdpbayes.privacy.sensitivity import moved
 
@@ -45,6 +46,8 @@ class ChainPlan:
     setup: tuple[PrivacyEvent, ...] = ()
     langevin: np.ndarray | None = field(default=None, compare=False)
     private: bool = True
+    noise: Noise = NO_NOISE
+    """Least noise that a step adds to its sum of clipped gradients."""
 
     @property
     def sampling_rate(self) -> float:
@@ -120,10 +123,16 @@ class ChainPlan:
             return 0.0
         return self.noise_multiplier * self.clip_norm / self.sampling_rate
 
+    @property
+    def least_noise(self) -> float:
+        """Smallest standard deviation, as accounted, of noise on a sum of clipped gradients."""
+        return float(self.noise_multipliers().min()) * self.clip_norm if self.private else 0.0
+
     def numbers(self) -> dict[str, Any]:
         """Return what a fit shows of its plan."""
         return {
-            "noise_multiplier_": self.noise_multiplier,
+            "noise_": self.noise,
+            "clip_norm_": float(self.clip_norm),
             "n_steps_": self.n_steps,
             "batch_size_": int(self.batch_size),
         }

@@ -38,9 +38,9 @@ class CoefficientPrior:
     intercept_scale: float
 
     @classmethod
-    def normal(cls, C: float, intercept_scaling: float) -> CoefficientPrior:
-        """Scikit-learn's penalty: the intercept is the coefficient of a constant feature."""
-        return cls(1.0 / C, math.inf, 1.0 / (C * intercept_scaling**2), math.inf)
+    def normal(cls, scale: float, intercept_scale: float) -> CoefficientPrior:
+        """Light tails: scikit-learn's penalty with C = scale^2."""
+        return cls(1.0 / scale**2, math.inf, 1.0 / intercept_scale**2, math.inf)
 
     @classmethod
     def cauchy(cls, scale: float, intercept_scale: float) -> CoefficientPrior:

@@ -205,8 +205,8 @@ def run_chain(
     start: np.ndarray,
     generator: np.random.Generator,
     *,
-    burn_in: float,
-    n_draws: int,
+    tail: float,
+    n_kept: int,
     progress: Callable[..., Iterable[Any]] | None = None,
 ) -> ChainResult:
     """Run the chain; keep the mean of its tail and thinned draws."""
@@ -215,18 +215,18 @@ def run_chain(
         dynamics.langevin(), math.prod(shape), potential.rounding(plan.most_rows)
     )
     states = _states(potential, plan, dynamics, scales, start, randomness.spawn(generator, 3))
-    first = min(int(burn_in * plan.n_steps), plan.n_steps - 1)
-    kept = np.unique(np.linspace(first, plan.n_steps - 1, n_draws).round().astype(int))
+    first = plan.n_steps - math.ceil(tail * plan.n_steps)
+    kept = np.unique(np.linspace(first, plan.n_steps - 1, n_kept).round().astype(int))
     total = np.zeros(shape)
     draws = np.empty((kept.shape[0], *shape))
-    n_kept = 0
+    place = 0
     shown = states if progress is None else progress(states, total=plan.n_steps, label="steps")
     for t, state in enumerate(shown):
         if t >= first:
             total += state
-        if n_kept < kept.shape[0] and t == kept[n_kept]:
-            draws[n_kept] = state
-            n_kept += 1
+        if place < kept.shape[0] and t == kept[place]:
+            draws[place] = state
+            place += 1
     temperatures = dynamics.temperatures(scales / plan.sampling_rate)
     temperature = float(temperatures[first if temperatures.shape[0] > 1 else 0 :].mean())
     return ChainResult(total / (plan.n_steps - first), draws, temperature)
@@ -238,7 +238,7 @@ def choose_draws(available: int, n_samples: int | None, random_state: Any) -> np
     if wanted > available:
         raise ValueError(
             f"n_samples={wanted} exceeds the {available} draws that fit kept; refit with "
-            f"n_draws={wanted} (the whole chain is paid for, but a refit is a new release)."
+            f"n_kept={wanted} (the whole chain is paid for, but a refit is a new release)."
         )
     if random_state is None:
         return np.linspace(0, available - 1, wanted).round().astype(int)

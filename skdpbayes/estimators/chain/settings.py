@@ -12,8 +12,8 @@ Nothing here is learned from the data but the released *D*.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from skdpbayes._validation import check_choice, check_integer, check_real, check_scale
@@ -67,8 +67,8 @@ class Defaults:
     n_steps: int
     batch_size: int
     clip_norm: float
-    burn_in: float
-    n_draws: int
+    tail: float
+    n_kept: int
     temperature: float
 
 
@@ -85,8 +85,8 @@ class Settings:
     batch_size: int
     clip_norm: float
     subsampling: Sampling
-    burn_in: float
-    n_draws: int
+    tail: float
+    n_kept: int
 
     def _with_step(self, step: float) -> Dynamics:
         friction = MOMENTUM_LOSS / step if self.friction is None else self.friction
@@ -124,7 +124,7 @@ class Settings:
             langevin=langevin,
         )
         plan.check_grid(size)
-        return plan
+        return replace(plan, noise=budget.noise("gaussian", plan.least_noise))
 
 
 def read_settings(
@@ -132,48 +132,66 @@ def read_settings(
     defaults: Defaults,
     *,
     sampler: Any,
-    schedule: Any,
-    friction: Any,
-    temperature: Any,
     step_size: Any,
     n_steps: Any,
     batch_size: Any,
     clip_norm: Any,
     subsampling: Any,
-    burn_in: Any,
-    n_draws: Any,
+    tail: Any,
+    n_kept: Any,
     samplers: Iterable[str] = SAMPLERS,
 ) -> Settings:
     """Check the parameters that all chains share and replace ``"auto"`` by the defaults."""
-    check_choice("sampler", sampler, tuple(samplers))
+    kind, schedule, friction, temperature = _read_sampler(sampler, tuple(samplers))
     check_choice("subsampling", subsampling, ("poisson", "fixed"))
-    if isinstance(schedule, str):
-        check_choice("schedule", schedule, ("constant", "cube_root"))
-    else:
-        schedule = _pair(schedule)
-    if sampler not in TEMPERED and temperature not in ("auto", 1.0):
-        raise ValueError(
-            f"sampler={sampler!r} samples at temperature 1; got temperature={temperature!r}. "
-            "Use 'sgld' or 'sghmc'."
-        )
-    cold = defaults.temperature if sampler in TEMPERED else 1.0
+    if not _is_auto(tail):
+        tail = check_real("tail", tail, low=0.0, high=1.0, closed="high")
     return Settings(
-        sampler=sampler,
+        sampler=kind,
         schedule=schedule,
-        friction=_scale("friction", friction, None),
-        temperature=_scale("temperature", temperature, cold),
+        friction=friction,
+        temperature=(
+            (defaults.temperature if kind in TEMPERED else 1.0)
+            if temperature is None
+            else temperature
+        ),
         step_size=_scale("step_size", step_size, None),
         n_steps=_integer("n_steps", n_steps, defaults.n_steps),
         batch_size=_integer("batch_size", batch_size, defaults.batch_size, n_samples),
         clip_norm=_scale("clip_norm", clip_norm, defaults.clip_norm),
         subsampling=subsampling,
-        burn_in=(
-            defaults.burn_in
-            if _is_auto(burn_in)
-            else check_real("burn_in", burn_in, low=0.0, high=1.0, closed="low")
-        ),
-        n_draws=_integer("n_draws", n_draws, defaults.n_draws),
+        tail=defaults.tail if _is_auto(tail) else tail,
+        n_kept=_integer("n_kept", n_kept, defaults.n_kept),
     )
+
+
+def _read_sampler(
+    sampler: Any, kinds: tuple[str, ...]
+) -> tuple[str, str | tuple[float, float], float | None, float | None]:
+    """Return the kind of sampler, its schedule, friction and temperature, None for "auto"."""
+    if not isinstance(sampler, Mapping):
+        return check_choice("sampler", sampler, kinds), "constant", None, None
+    known = ("kind", "schedule", "friction", "temperature")
+    if "kind" not in sampler or not set(sampler) <= set(known):
+        raise ValueError(
+            f"sampler must be one of {', '.join(map(repr, kinds))} or a mapping with the key "
+            "'kind' for it and, where wanted, 'schedule', 'friction' and 'temperature'; got "
+            f"{dict(sampler)!r}."
+        )
+    kind = check_choice("sampler's kind", sampler["kind"], kinds)
+    friction = _scale("sampler's friction", sampler.get("friction", "auto"), None)
+    if friction is not None and kind not in ("sghmc", "sgnht"):
+        raise ValueError(
+            f"sampler's friction={friction!r} would have no effect: {kind!r} has no momentum. "
+            "Leave it out, or use 'sghmc' or 'sgnht'."
+        )
+    temperature = _scale("sampler's temperature", sampler.get("temperature", "auto"), None)
+    if temperature not in (None, 1.0) and kind not in TEMPERED:
+        raise ValueError(
+            f"sampler's temperature={temperature!r} would have no effect: {kind!r} samples at "
+            "temperature 1. Leave it out, or use 'sgld' or 'sghmc'."
+        )
+    return kind, _schedule(sampler.get("schedule", "constant")), friction, temperature
 
 
 def _is_auto(value: Any) -> bool:
@@ -188,12 +206,14 @@ def _integer(name: str, value: Any, default: int, high: int | None = None) -> in
     return default if _is_auto(value) else check_integer(name, value, low=1, high=high)
 
 
-def _pair(schedule: Any) -> tuple[float, float]:
+def _schedule(schedule: Any) -> str | tuple[float, float]:
+    if isinstance(schedule, str):
+        return check_choice("sampler's schedule", schedule, ("constant", "cube_root"))
     try:
         shift, decay = schedule
     except (TypeError, ValueError):
         raise ValueError(
-            "schedule must be 'constant', 'cube_root' or a pair of numbers (b, g); got "
+            "sampler's schedule must be 'constant', 'cube_root' or a pair of numbers (b, g); got "
             f"{schedule!r}."
         ) from None
     return (

@@ -88,8 +88,11 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
         Standard deviation s of the prior of weights and biases.
     classes : array-like or None, default=None
         The public label set; None takes it from y, which treats the labels that occur as public.
-    sampler : {"sgld", "sghmc", "sgnht"}, default="sgld"
-        Langevin dynamics, Hamiltonian dynamics with friction or the Nosé-Hoover thermostat.
+    sampler : {"sgld", "sghmc", "sgnht"} or mapping, default="sgld"
+        Langevin dynamics, Hamiltonian dynamics with friction or the Nosé-Hoover thermostat. A
+        mapping has the name as its ``"kind"`` and may have ``"schedule"``, ``"friction"`` and
+        ``"temperature"``, as in `~skdpbayes.DPSGLDClassifier`. The temperature is 0.01 unless given
+        (1 with "sgnht"): networks predict better when their posteriors are cold.
     clip_norm : float or "auto", default="auto"
         Bound on the norm of one record's gradient; "auto" is 0.3.
     batch_size : int or "auto", default="auto"
@@ -98,20 +101,14 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
         Number of steps; "auto" is 400.
     step_size : float or "auto", default="auto"
         The step on the sum of losses. "auto" follows from the number of records and the noise.
-    schedule : {"constant", "cube_root"} or pair (b, g), default="constant"
-        Step t is ``step_size`` times 1, :math:`t^{-1/3}` or :math:`(b + t)^{-g}`.
-    friction : float or "auto", default="auto"
-        Friction of "sghmc" and diffusion of "sgnht"; "auto" is 0.1 / step.
-    temperature : float or "auto", default="auto"
-        Lowest temperature that the chain is to sample at; private noise may raise it to
-        ``temperature_``. "auto" is 0.01 (1 with "sgnht"): networks predict better when their
-        posteriors are cold.
     subsampling : {"poisson", "fixed"}, default="poisson"
         Every record independently with the same probability, or batches of fixed size.
-    burn_in : float or "auto", default="auto"
-        Fraction of the chain that ``coefs_`` and the draws leave out, in [0, 1); "auto" is 0.75.
-    n_draws : int or "auto", default="auto"
-        Number of states of the chain that are kept; "auto" is 10.
+    tail : float or "auto", default="auto"
+        Fraction of the chain, at its end, that ``coefs_`` averages and the draws are taken from, in
+        (0, 1]; "auto" is 0.25.
+    n_kept : int or "auto", default="auto"
+        Number of states of the tail that are kept as draws, or all if it has fewer; "auto" is 10.
+        The whole chain is paid for, so this is about memory and time alone.
     random_state : int, Generator, RandomState, SeedSequence or None, default=None
         None: a cryptographically secure generator. An int: reproducible.
     ledger : PrivacyLedger or None, default=None
@@ -129,8 +126,10 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
         The label set (public).
     temperature_ : float
         Mean temperature of the tail (public).
-    noise_multiplier_ : float
-        Noise that privacy asks for, over ``clip_norm`` (public).
+    noise_ : Noise
+        Least noise that a step adds to its sum of clipped gradients (public).
+    clip_norm_ : float
+        The clipping norm that was used (public).
     step_size_ : float
         The first step (public).
     n_steps_ : int
@@ -177,17 +176,14 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
         activation: str = "tanh",
         prior_scale: float = 1.0,
         classes: Any = None,
-        sampler: str = "sgld",
+        sampler: Any = "sgld",
         clip_norm: float | str = "auto",
         batch_size: int | str = "auto",
         n_steps: int | str = "auto",
         step_size: float | str = "auto",
-        schedule: Any = "constant",
-        friction: float | str = "auto",
-        temperature: float | str = "auto",
         subsampling: str = "poisson",
-        burn_in: float | str = "auto",
-        n_draws: int | str = "auto",
+        tail: float | str = "auto",
+        n_kept: int | str = "auto",
         random_state: Any = None,
         ledger: Any = None,
         progress: bool = False,
@@ -205,12 +201,9 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
         self.batch_size = batch_size
         self.n_steps = n_steps
         self.step_size = step_size
-        self.schedule = schedule
-        self.friction = friction
-        self.temperature = temperature
         self.subsampling = subsampling
-        self.burn_in = burn_in
-        self.n_draws = n_draws
+        self.tail = tail
+        self.n_kept = n_kept
         self.random_state = random_state
         self.ledger = ledger
         self.progress = progress
@@ -230,21 +223,18 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
                 n_steps=400,
                 batch_size=min(public.n, max(SMALLEST_BATCH, public.n // BATCHES)),
                 clip_norm=CLIP_NORM,
-                burn_in=0.75,
-                n_draws=10,
+                tail=0.25,
+                n_kept=10,
                 temperature=TEMPERATURE,
             ),
             sampler=self.sampler,
-            schedule=self.schedule,
-            friction=self.friction,
-            temperature=self.temperature,
             step_size=self.step_size,
             n_steps=self.n_steps,
             batch_size=self.batch_size,
             clip_norm=self.clip_norm,
             subsampling=self.subsampling,
-            burn_in=self.burn_in,
-            n_draws=self.n_draws,
+            tail=self.tail,
+            n_kept=self.n_kept,
             samplers=SAMPLERS,
         )
         n_outputs = 1 if public.n_classes == 2 else public.n_classes
@@ -299,8 +289,8 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
                 dynamics,
                 start,
                 generator,
-                burn_in=settings.burn_in,
-                n_draws=settings.n_draws,
+                tail=settings.tail,
+                n_kept=settings.n_kept,
                 progress=self._progress,
             )
         return NetworkPosterior(
