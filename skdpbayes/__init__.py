@@ -10,7 +10,8 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
         "BoundsScaler": "preprocessing",
-        "DPSGLDClassifier": "estimators.sgmcmc",
+        "DPSGLDClassifier": "estimators.chain.classifier",
+        "DPSGLDNetworkClassifier": "estimators.network.estimator",
         "LaplaceNaiveBayes": "estimators.naive_bayes.estimator",
         "OPSLinearSVC": "estimators.ops.svc",
         "OPSLogisticRegression": "estimators.ops.logistic",

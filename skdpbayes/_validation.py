@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import _safe_indexing as take_rows
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -26,6 +27,7 @@ __all__ = [
     "is_fitted",
     "longest_row",
     "probe",
+    "take_rows",
     "validate_data",
 ]
 

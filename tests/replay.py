@@ -35,12 +35,10 @@ from unittest import mock
 import numpy as np
 
 from skdpbayes import models, randomness, samplers
-from skdpbayes.estimators import (
-    _chain_models,
-    _chain_network,
-)
+from skdpbayes.estimators.chain.potential import LinearPotential
 from skdpbayes.estimators.hmm import gibbs
 from skdpbayes.estimators.naive_bayes import ops as naive_bayes_ops
+from skdpbayes.estimators.network.potential import NetworkPotential
 from skdpbayes.estimators.objective import estimator as objective_perturbation
 from skdpbayes.estimators.objective import solver as _objective_solver
 from skdpbayes.estimators.ops import sampling as ops_sampling
@@ -326,10 +324,10 @@ def hooks(tape: Tape) -> Iterator[None]:
             patch(randomness, name, _release_hook(tape, name))
         patch(objective_perturbation, "minimize", _minimize_hook(tape))
         patch(samplers, "langevin_chain", _langevin_hook(tape))
-        for kind in (_chain_models.LinearPotential, _chain_network.NetworkPotential):
+        for kind in (LinearPotential, NetworkPotential):
             patch(kind, "gradients", _gradients_hook(tape, kind))
         # one step at a time; the kernel of many steps equals that to the last bit (a test says so)
-        patch(_chain_models.LinearPotential, "langevin_states", lambda *_: None)
+        patch(LinearPotential, "langevin_states", lambda *_: None)
         for name in ("draw_rejection", "draw_hmc"):
             patch(ops_sampling, name, _draw_hook(tape, getattr(ops_sampling, name)))
         patch(naive_bayes_ops, "draw_floored_dirichlet", _probabilities_hook(tape))

@@ -21,7 +21,7 @@ PARAMS = {
     "preconditioner": None,
     "n_steps": 1,
     "step_size": 1e3,  # so large that private noise exceeds the sampler's own
-    "burn_in": 0.0,
+    "tail": 1.0,
     "clip_norm": 0.25,
 }
 
@@ -76,15 +76,17 @@ def test_a_missing_clip_is_caught(monkeypatch):
 def test_noise_of_a_step_is_what_is_accounted(factor):
     """On blank rows a state is noise alone; two thirds or three halves of it are refused."""
     d = 3000
-    model = DPSGLDClassifier(**PARAMS, C=1e12, random_state=0).fit(np.zeros((50, d)), [0, 1] * 25)
-    expected = factor * model.noise_multiplier_ * 0.25 * PARAMS["step_size"]
+    model = DPSGLDClassifier(**PARAMS, prior_scale=1e6, random_state=0).fit(
+        np.zeros((50, d)), [0, 1] * 25
+    )
+    expected = factor * model.noise_.scale * PARAMS["step_size"]
     right = abs(model.coef_.std() / expected - 1.0) < 4 / math.sqrt(2 * d)
     assert right == (factor == 1.0)
 
 
 @pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
 def test_an_empty_batch_is_a_step_of_noise_only():
-    params = PARAMS | {"batch_size": 1, "n_steps": 30, "step_size": 1e-3, "n_draws": 30}
+    params = PARAMS | {"batch_size": 1, "n_steps": 30, "step_size": 1e-3, "n_kept": 30}
     model = DPSGLDClassifier(**params, random_state=0).fit(np.eye(2), [0, 1])
     states = model.sample_posterior()["coef"][:, 0]
     assert np.all(np.diff(states, axis=0) != 0.0)
@@ -99,8 +101,8 @@ def test_no_record_decides_what_is_finite_when_a_chain_diverges(n_classes):
     blank = X.copy()
     blank[0] = 0.0
     y = np.arange(6) % n_classes
-    params = {"C": 1e-6, "step_size": 1.0, "n_steps": 80, "burn_in": 0.98, "n_draws": 1}
-    params |= {"preconditioner": None, "intercept_scaling": 1e3, "random_state": 0, "delta": 0.01}
+    params = {"prior": "normal", "prior_scale": (1e-3, 1.0), "step_size": 1.0, "n_steps": 80}
+    params |= {"tail": 0.02, "n_kept": 1, "preconditioner": None, "random_state": 0, "delta": 0.01}
     finite = []
     for rows in (X, blank, sparse.csr_matrix(blank)):
         model = DPSGLDClassifier(epsilon=1.0, **params).fit(rows, y)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from scipy.optimize import minimize
 
 from skdpbayes import models
-from skdpbayes.estimators._coordinates import Coordinates
+from skdpbayes.estimators.chain.coordinates import Coordinates
 
 if TYPE_CHECKING:
     from skdpbayes.models.minibatch_chain import BatchSteps
@@ -37,14 +38,18 @@ class CoefficientPrior:
     intercept_scale: float
 
     @classmethod
-    def normal(cls, C: float, intercept_scaling: float) -> CoefficientPrior:
-        """Scikit-learn's penalty: the intercept is the coefficient of a constant feature."""
-        return cls(1.0 / C, math.inf, 1.0 / (C * intercept_scaling**2), math.inf)
+    def normal(cls, scale: float, intercept_scale: float) -> CoefficientPrior:
+        """Light tails: scikit-learn's penalty with C = scale^2."""
+        return cls(1.0 / scale**2, math.inf, 1.0 / intercept_scale**2, math.inf)
 
     @classmethod
     def cauchy(cls, scale: float, intercept_scale: float) -> CoefficientPrior:
         """Heavy tails: small effects are shrunk, large ones hardly."""
         return cls(2.0 / scale**2, scale, 2.0 / intercept_scale**2, intercept_scale)
+
+
+def _square(scales: np.ndarray) -> np.ndarray:
+    return np.square(np.where(np.isinf(scales), 0.0, scales))
 
 
 class Potential(Protocol):
@@ -104,32 +109,69 @@ class LinearPotential:
         self, position: np.ndarray, rows: np.ndarray | None, clip_norm: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Gradients with respect to the coefficients of z."""
-        if not self.diagonal:
-            theta = position @ self.lift
-        elif self.shape[1] == self.lift.shape[0]:
-            theta = position * self.lift
-        else:  # no intercept
-            theta = np.zeros((self.n_outputs, self.lift.shape[0]))
-            theta[:, :-1] = position * self.lift[:-1]
+        theta = self._lifted(position)
         pull = theta * self.precision / (1.0 + np.square(theta / self.tails))
         # positions are released, so this is post-processing; without it a record could tell of
         # itself by 0 * inf
         if not np.vdot(theta, theta) < LARGEST**2:
             np.fmax(np.fmin(theta, LARGEST, out=theta), -LARGEST, out=theta)
-        sums = models.clipped_linear_gradient(
-            theta, self.X, self.codes, self.lengths, clip_norm, self.data_norm, rows
+        if self._is_plain(rows, clip_norm):
+            sums = self._losses(theta)[1]
+        else:
+            sums = models.clipped_linear_gradient(
+                theta, self.X, self.codes, self.lengths, clip_norm, self.data_norm, rows
+            )
+        return self._lowered(sums), self._lowered(pull)
+
+    def _is_plain(self, rows: np.ndarray | None, clip_norm: float) -> bool:
+        """Tell whether all records count in full: no privacy, so sums need not be exact."""
+        return rows is None and math.isinf(clip_norm)
+
+    def _losses(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        loss = models.logistic_gradient if self.n_outputs == 1 else models.softmax_gradient
+        return loss(theta, self.X, self.codes, 1.0)
+
+    def _lifted(self, position: np.ndarray) -> np.ndarray:
+        """Coefficients of x and intercepts, (K, d + 1)."""
+        if not self.diagonal:
+            return position @ self.lift
+        if self.shape[1] == self.lift.shape[0]:
+            return position * self.lift
+        theta = np.zeros((self.n_outputs, self.lift.shape[0]))  # no intercept
+        theta[:, :-1] = position * self.lift[:-1]
+        return theta
+
+    def _lowered(self, sums: np.ndarray) -> np.ndarray:
+        """Derivatives by the coefficients of z from those by the coefficients of x."""
+        if not self.diagonal:
+            return sums @ self.lift.T
+        sums *= self.lift
+        return sums[:, : self.shape[1]]
+
+    def mode(self, start: np.ndarray) -> np.ndarray:
+        """Find the posterior's mode, without privacy."""
+
+        def value_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
+            theta = self._lifted(flat.reshape(self.shape))
+            value, sums = self._losses(theta)
+            squares = np.square(theta / self.tails)
+            normal = np.isinf(self.tails)
+            halves = np.where(normal, np.square(theta), np.log1p(squares) * _square(self.tails))
+            value += 0.5 * float(np.sum(self.precision * halves))
+            sums += theta * self.precision / (1.0 + squares)
+            return value, self._lowered(sums).ravel()
+
+        found = minimize(
+            value_gradient, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 1000}
         )
-        if self.diagonal:
-            sums *= self.lift
-            pull *= self.lift
-            return sums[:, : self.shape[1]], pull[:, : self.shape[1]]
-        return sums @ self.lift.T, pull @ self.lift.T
+        return np.asarray(found.x.reshape(self.shape))
 
     def langevin_states(
         self, position: np.ndarray, steps: BatchSteps, clip_norm: float
     ) -> np.ndarray | None:
         """Run all steps in one kernel, for two classes in plain coordinates."""
-        if self.n_outputs > 1 or not self.diagonal:
+        plain = self._is_plain(steps.rows, clip_norm)
+        if self.n_outputs > 1 or not self.diagonal or plain:
             return None
         states = models.langevin_batch_steps(
             position[0],

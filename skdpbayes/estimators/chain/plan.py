@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
-from skdpbayes import papers, privacy, randomness
+from skdpbayes import privacy, randomness
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.papers.renyi import rdp_noise_multiplier
 from skdpbayes.privacy import Adjacency, PrivacyEvent
+from skdpbayes.privacy.budget import NO_NOISE, Noise
 from skdpbayes.privacy.mechanisms.subsampling import Sampling
+from skdpbayes.privacy.sensitivity import moved
 
-__all__ = ["ACCOUNTANTS", "NOISE_BITS", "ChainPlan", "check_delta", "plan_chain"]
+__all__ = ["NOISE_BITS", "ChainPlan", "check_delta", "plan_chain"]
 
-ACCOUNTANTS = ("pld", "rdp", "wang2015")
 # The grid of a noisy sum is the noise's standard deviation divided by 2^28.
 NOISE_BITS = 28
 
@@ -29,7 +30,7 @@ NOISE_BITS = 28
 class ChainPlan:
     """Batches, noise and price of a chain.
 
-    ``setup`` holds what is released before the chain (moments, a first draw). ``langevin`` holds
+    ``setup`` holds what is released before the chain (the moments). ``langevin`` holds
     the standard deviations that the sampler itself wants on the gradient (of every step, or one
     number if all are the same), where the step sizes are public numbers; where they follow from the
     setup, noise is at least ``noise_multiplier`` and may only be larger than what is accounted.
@@ -45,6 +46,8 @@ class ChainPlan:
     setup: tuple[PrivacyEvent, ...] = ()
     langevin: np.ndarray | None = field(default=None, compare=False)
     private: bool = True
+    noise: Noise = NO_NOISE
+    """Least noise that a step adds to its sum of clipped gradients."""
 
     @property
     def sampling_rate(self) -> float:
@@ -58,7 +61,7 @@ class ChainPlan:
             return needed
         return np.maximum(needed, self.langevin * self.sampling_rate / self.clip_norm)
 
-    @property
+    @cached_property
     def event(self) -> PrivacyEvent:
         """Everything that is released: setup and chain."""
         if not self.private:
@@ -113,6 +116,27 @@ class ChainPlan:
         """
         return self.noise_multipliers() * math.sqrt(size) * 2.0**-NOISE_BITS
 
+    @property
+    def gradient_noise(self) -> float:
+        """Standard deviation of private noise on the estimated gradient of all losses."""
+        if not self.private:
+            return 0.0
+        return self.noise_multiplier * self.clip_norm / self.sampling_rate
+
+    @property
+    def least_noise(self) -> float:
+        """Smallest standard deviation, as accounted, of noise on a sum of clipped gradients."""
+        return float(self.noise_multipliers().min()) * self.clip_norm if self.private else 0.0
+
+    def numbers(self) -> dict[str, Any]:
+        """Return what a fit shows of its plan."""
+        return {
+            "noise_": self.noise,
+            "clip_norm_": float(self.clip_norm),
+            "n_steps_": self.n_steps,
+            "batch_size_": int(self.batch_size),
+        }
+
     def check_grid(self, size: int) -> None:
         """Refuse noise so large that the grid is no longer fine beside a record."""
         if self.private and np.any(self._grid(size) > 0.5):
@@ -142,14 +166,12 @@ def plan_chain(
     subsampling: Sampling,
     adjacency: Adjacency,
     clip_norm: float,
-    accountant: str,
     setup: tuple[PrivacyEvent, ...] = (),
     langevin: np.ndarray | None = None,
 ) -> ChainPlan:
     """Calibrate the noise of a chain to what the setup leaves of the budget.
 
-    Parameters are the fields of `ChainPlan`, the target, and how noise is calibrated
-    (``accountant``); the price of the result is always that of privacy loss distributions.
+    Parameters are the fields of `ChainPlan` and the target.
     """
     if math.isinf(epsilon):
         return ChainPlan(
@@ -164,40 +186,15 @@ def plan_chain(
             private=False,
         )
     check_delta(delta)
-    if accountant == "pld":
-        noise = _pld_noise(
-            epsilon, delta, n_samples, batch_size, n_steps, subsampling, adjacency, setup
-        )
-    elif accountant == "rdp":
-        noise = rdp_noise_multiplier(
-            epsilon,
-            delta,
-            batch_size=batch_size,
-            n_samples=n_samples,
-            n_steps=n_steps,
-            sampling=subsampling,
-            adjacency=adjacency,
-            other_mu=_gaussian_mu(setup),
-        )
-    else:
-        if setup:
-            raise CalibrationError(
-                "accountant='wang2015' prices a chain alone: use preconditioner=None (or a public "
-                "matrix) and init='public'"
-            )
-        noise = papers.wang2015_noise_multiplier(
-            epsilon,
-            delta,
-            n_passes=n_steps * batch_size / n_samples,
-            batch_size=batch_size,
-            n_samples=n_samples,
-        )
+    noise = _smallest_noise(
+        epsilon, delta, n_samples, batch_size, n_steps, subsampling, adjacency, setup
+    )
     own = None if langevin is None else langevin * (batch_size / n_samples) / clip_norm
-    if own is not None and accountant == "pld" and own.max() > noise:
+    if own is not None and own.max() > noise:
         rate = batch_size / n_samples
         sampling = (n_steps, rate, subsampling, adjacency)
         noise = _noise_beside(own, noise, epsilon, delta, sampling, setup)
-    plan = ChainPlan(
+    return ChainPlan(
         n_samples,
         batch_size,
         n_steps,
@@ -208,12 +205,6 @@ def plan_chain(
         setup,
         langevin,
     )
-    if plan.event.epsilon_at(delta) > epsilon * (1.0 + 1e-9):
-        raise CalibrationError(
-            f"accountant={accountant!r} asks for too little noise for epsilon={epsilon:g}, "
-            f"delta={delta:g} here; use accountant='pld'"
-        )
-    return plan
 
 
 def _chain_event(
@@ -235,7 +226,7 @@ def _gaussian_mu(setup: tuple[PrivacyEvent, ...]) -> float:
 
 
 @lru_cache(maxsize=256)
-def _pld_noise(
+def _smallest_noise(
     epsilon: float,
     delta: float,
     n_samples: int,
@@ -252,8 +243,7 @@ def _pld_noise(
     if left == 0.0:
         raise CalibrationError("the setup leaves nothing of the budget to the chain")
     if rate == 1.0:  # Gaussian mechanisms add up in closed form
-        distance = 2.0 if adjacency == "replace_one" else 1.0
-        return distance * math.sqrt(n_steps) / left * (1.0 + 1e-12)
+        return moved(adjacency) * math.sqrt(n_steps) / left * (1.0 + 1e-12)
     if not setup:
         return privacy.subsampled_noise_multiplier(
             epsilon,

@@ -15,10 +15,12 @@ bounds the covariance alone.)
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
+from scipy.special import expit, softmax
 
 from skdpbayes import models, randomness
 from skdpbayes.privacy import Adjacency
@@ -26,6 +28,7 @@ from skdpbayes.privacy import Adjacency
 __all__ = [
     "Coordinates",
     "check_public_covariance",
+    "exact_coordinates",
     "moment_sensitivity",
     "plain_coordinates",
     "plain_dimension",
@@ -54,6 +57,8 @@ class Coordinates:
     """The constant feature (0: no intercept)."""
     dimension: float
     """Number of directions that share the length of a row: 1 / largest eigenvalue."""
+    curvature: float | None = None
+    """Mean curvature of a record's loss per unit of squared length, where it is known exactly."""
     centered: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,7 +66,7 @@ class Coordinates:
 
     def with_constant(self, constant: float) -> Coordinates:
         """Return the same map with another constant feature."""
-        return Coordinates(self.center, self.transform, self.scale, constant, self.dimension)
+        return replace(self, constant=constant)
 
     def apply(self, rows: np.ndarray) -> np.ndarray:
         """Multiply rows (of coefficients or gradients) by the symmetric matrix."""
@@ -190,6 +195,64 @@ def released_coordinates(
         covariance, noise * math.sqrt(2.0 * d) / n_rows, least_variance / data_norm**2
     )
     return Coordinates(center * data_norm, transform / data_norm, 1.0, 0.0, dimension)
+
+
+def exact_coordinates(
+    X: Any, logits: np.ndarray, of_coefficients: float, of_intercept: float, centered: bool
+) -> Coordinates:
+    """Coordinates in which a posterior is round, from its logits at the mode: no privacy.
+
+    The curvature of the losses is averaged over the normal approximation of the posterior: at the
+    mode itself, classes that are well separated have hardly any. Then the posterior's curvature,
+    the prior's (``of_coefficients``, ``of_intercept``) included, is the same in all directions.
+    """
+    spread = np.zeros(X.shape[0])
+    for _ in range(2):  # first with the curvature at the mode
+        weights = _curvature_weights(logits, spread)
+        coordinates = _round_coordinates(X, weights, of_coefficients, of_intercept, centered)
+        lengths = models.quadratic_row_lengths(
+            X, coordinates.center, coordinates.transform, coordinates.constant
+        )
+        spread = np.square(lengths) * (coordinates.dimension / weights.sum())
+    return coordinates
+
+
+def _curvature_weights(logits: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """Mean curvature of every loss under normal logits of the given variance.
+
+    MacKay (1992) approximates the mean of a logistic function so; its slope is the curvature. A
+    softmax has at most twice the curvature of its class with the most.
+    """
+    shrink = 1.0 / np.sqrt(1.0 + math.pi * spread / 8.0)
+    scaled = shrink[:, None] * logits
+    if logits.shape[1] == 1:
+        positive = expit(scaled[:, 0])
+        weights = shrink * positive * (1.0 - positive)
+    else:
+        probability = softmax(scaled, axis=1)
+        weights = 2.0 * shrink * (probability * (1.0 - probability)).max(axis=1)
+    return np.maximum(weights, 1e-9)
+
+
+def _round_coordinates(
+    X: Any, weights: np.ndarray, of_coefficients: float, of_intercept: float, centered: bool
+) -> Coordinates:
+    n_rows, d = X.shape
+    total = float(weights.sum())
+    root = np.sqrt(weights)[:, None]
+    moments = models.second_moments(X.multiply(root).tocsr() if sparse.issparse(X) else X * root)
+    center = np.asarray(X.T @ weights).ravel() / total if centered else np.zeros(d)
+    moments = moments - total * np.outer(center, center)
+    curvature = moments + of_coefficients * np.eye(d) + of_intercept * np.outer(center, center)
+    values, vectors = np.linalg.eigh(curvature)
+    values = np.maximum(values, 1e-12 * values[-1])
+    of_losses = np.einsum("ij,ij->j", vectors, moments @ vectors)
+    dimension = max(1.0, float(np.sum(of_losses / values)))
+    transform = (vectors * np.sqrt(total / dimension / values)) @ vectors.T
+    constant = math.sqrt(total / dimension / (total + of_intercept)) if centered else 0.0
+    return Coordinates(
+        center, 0.5 * (transform + transform.T), 1.0, constant, dimension, total / n_rows
+    )
 
 
 def _release(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from skdpbayes import models, randomness
-from skdpbayes._validation import clip_rows
-from skdpbayes.estimators._chain_models import ROUNDOFF
+from skdpbayes.estimators.chain.potential import ROUNDOFF
 
-__all__ = ["NetworkPotential", "network_inputs", "network_sizes", "network_step"]
+__all__ = ["NetworkPotential", "network_inputs", "network_step"]
 
 # Rows are scaled to this length, so that a hidden unit sees inputs of about unit variance.
 INPUT_LENGTH = 20.0
@@ -23,28 +22,26 @@ STEP_SHARE = 0.13
 LARGEST_STEP = 13.0
 
 
-def network_sizes(n_columns: int, hidden: Sequence[int], n_outputs: int) -> tuple[int, ...]:
-    """Layer sizes, input to output."""
-    return (n_columns, *(int(size) for size in hidden), n_outputs)
-
-
 def network_inputs(X: Any, data_norm: float) -> np.ndarray:
-    """Bound the rows and scale them to the network's input range, in single precision."""
-    rows = clip_rows(X, data_norm)
-    return np.ascontiguousarray(rows * (INPUT_LENGTH / data_norm), dtype=np.float32)
+    """Scale bounded rows to the network's input range, dense."""
+    rows = X.toarray() if sparse.issparse(X) else X
+    return np.asarray(rows * (INPUT_LENGTH / data_norm))
 
 
-def network_step(n_samples: int, n_steps: int, size: int, noise: float, clip_norm: float) -> float:
+def network_step(
+    n_samples: int, n_steps: int, size: int, noise: float, clip_norm: float, prior_scale: float
+) -> float:
     """SGLD step on the sum of losses: ``noise`` is the standard deviation on a gradient.
 
     In units of the clipping norm per record, the step is proportional to the length of the largest
-    sum of gradients over the length of the noise that averaging over the chain leaves.
+    sum of gradients over the length of the noise that averaging over the chain leaves. With few
+    records the prior's curvature is what a step must be stable for.
     """
     unit = LARGEST_STEP
     if noise > 0.0:
         left = noise / (clip_norm * math.sqrt(n_steps))
         unit = min(unit, STEP_SHARE * n_samples / (left * math.sqrt(size)))
-    return unit / (n_samples * clip_norm)
+    return min(unit / (n_samples * clip_norm), prior_scale**2)
 
 
 @dataclass

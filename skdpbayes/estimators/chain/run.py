@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skdpbayes import models, randomness, samplers
-from skdpbayes.estimators._chain_models import Potential
-from skdpbayes.estimators._chain_plan import NOISE_BITS, ChainPlan
+from skdpbayes._validation import check_integer
+from skdpbayes.estimators.chain.plan import NOISE_BITS, ChainPlan
+from skdpbayes.estimators.chain.potential import Potential
 
-__all__ = ["SAMPLERS", "ChainResult", "Dynamics", "run_chain", "step_sizes"]
+__all__ = ["SAMPLERS", "ChainResult", "Dynamics", "choose_draws", "run_chain", "step_sizes"]
 
 SAMPLERS = ("sgld", "sghmc", "sgnht", "sgfs")
 # Noise is drawn for about this many numbers and batches for about this many rows at a time.
@@ -204,9 +205,9 @@ def run_chain(
     start: np.ndarray,
     generator: np.random.Generator,
     *,
-    burn_in: float,
-    n_draws: int,
-    progress: Callable[..., Iterable[Any]],
+    tail: float,
+    n_kept: int,
+    progress: Callable[..., Iterable[Any]] | None = None,
 ) -> ChainResult:
     """Run the chain; keep the mean of its tail and thinned draws."""
     shape = potential.shape
@@ -214,17 +215,32 @@ def run_chain(
         dynamics.langevin(), math.prod(shape), potential.rounding(plan.most_rows)
     )
     states = _states(potential, plan, dynamics, scales, start, randomness.spawn(generator, 3))
-    first = min(int(burn_in * plan.n_steps), plan.n_steps - 1)
-    kept = np.unique(np.linspace(first, plan.n_steps - 1, n_draws).round().astype(int))
+    first = plan.n_steps - math.ceil(tail * plan.n_steps)
+    kept = np.unique(np.linspace(first, plan.n_steps - 1, n_kept).round().astype(int))
     total = np.zeros(shape)
     draws = np.empty((kept.shape[0], *shape))
-    n_kept = 0
-    for t, state in enumerate(progress(states, total=plan.n_steps, label="steps")):
+    place = 0
+    shown = states if progress is None else progress(states, total=plan.n_steps, label="steps")
+    for t, state in enumerate(shown):
         if t >= first:
             total += state
-        if n_kept < kept.shape[0] and t == kept[n_kept]:
-            draws[n_kept] = state
-            n_kept += 1
+        if place < kept.shape[0] and t == kept[place]:
+            draws[place] = state
+            place += 1
     temperatures = dynamics.temperatures(scales / plan.sampling_rate)
     temperature = float(temperatures[first if temperatures.shape[0] > 1 else 0 :].mean())
     return ChainResult(total / (plan.n_steps - first), draws, temperature)
+
+
+def choose_draws(available: int, n_samples: int | None, random_state: Any) -> np.ndarray:
+    """Return which of the kept states answer a call: evenly spaced, or chosen at random."""
+    wanted = available if n_samples is None else check_integer("n_samples", n_samples, low=1)
+    if wanted > available:
+        raise ValueError(
+            f"n_samples={wanted} exceeds the {available} draws that fit kept; refit with "
+            f"n_kept={wanted} (the whole chain is paid for, but a refit is a new release)."
+        )
+    if random_state is None:
+        return np.linspace(0, available - 1, wanted).round().astype(int)
+    order = randomness.make_generator(random_state).permutation(available)
+    return np.sort(order[:wanted])
