@@ -190,12 +190,17 @@ def test_learns_mixed_tables_with_every_mechanism():
     X, y = mixed_data()
     for epsilon, delta, mechanism in (
         (1.0, 0.0, "laplace"),
-        (2.0, 1e-5, "gaussian"),
+        (1.0, 1e-5, "gaussian"),
         (1.0, 1e-5, "auto"),
         (np.inf, 0.0, "auto"),
     ):
-        fit = LaplaceNaiveBayes(epsilon, delta, mechanism=mechanism, random_state=0, **MIXED)
-        assert fit.fit(X, y).score(X, y) > 0.85
+        fits = [
+            LaplaceNaiveBayes(epsilon, delta, mechanism=mechanism, random_state=seed, **MIXED)
+            for seed in range(5)
+        ]
+        # a single release may be unlucky: one class's variance comes out near zero
+        assert np.median([fit.fit(X, y).score(X, y) for fit in fits]) > 0.92
+        fit = fits[0]
         draws = fit.sample_posterior(20, random_state=0)
         shapes = {key: value.shape for key, value in draws.items()}
         assert shapes == {
