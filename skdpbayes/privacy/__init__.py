@@ -49,6 +49,7 @@ from skdpbayes.privacy.mechanisms.langevin import (
     langevin_mu_varying,
     largest_langevin_step,
     ops_inverse_temperature,
+    ops_mu,
 )
 from skdpbayes.privacy.mechanisms.langevin_minibatch import (
     FixedBatchParts,
@@ -147,6 +148,7 @@ __all__ = [
     "negative_binomial_gamma",
     "negative_binomial_mean",
     "ops_inverse_temperature",
+    "ops_mu",
     "papernot_steinke_rdp",
     "pure_objective_epsilon",
     "pure_objective_scale",

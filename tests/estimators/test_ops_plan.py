@@ -212,6 +212,20 @@ def test_the_pure_price_includes_the_rounding_of_the_potential():
     assert eta == pytest.approx(1.0, rel=1e-5)
 
 
+@pytest.mark.parametrize("n_draws", [1, 5])
+def test_the_gaussian_price_on_a_ball_includes_the_rounding_of_the_potential(n_draws):
+    ball = dataclasses.replace(
+        ADULT, n_records=10**6, coef_norm=2.0, C=0.02, n_draws=n_draws, cap=False
+    )
+    plan = density(ball)
+    assert isinstance(plan.event, privacy.GaussianDP)
+    each = ball.sensitivity * math.sqrt(plan.inverse_temperature * plan.C)
+    added = math.sqrt(2 * math.pi) * plan.inverse_temperature * ball.value_rounding(2.0)
+    assert plan.event.mu == pytest.approx(math.sqrt(n_draws) * (each + added), rel=1e-9)
+    assert added > 1e-6 * each
+    assert plan.event.delta_at(1.0) <= 1e-5
+
+
 @pytest.mark.parametrize("n_draws", [2, 5, 40])
 @pytest.mark.parametrize("coef_norm", [None, 1.0])
 def test_several_draws_take_the_cheapest_proved_price(n_draws, coef_norm):
