@@ -62,6 +62,7 @@ from skdpbayes.privacy.mechanisms.loss_bounds import (
     gradient_sensitivity,
     logistic_gradient_gap,
     loss_curvature,
+    softmax_gradient_norm,
 )
 from skdpbayes.privacy.mechanisms.objective_calibration import (
     calibrate_objective,
@@ -157,6 +158,7 @@ __all__ = [
     "repeat",
     "selection_coverage",
     "smallest_noise",
+    "softmax_gradient_norm",
     "softmax_range",
     "subsampled_noise_multiplier",
     "truncated_dirichlet_range",

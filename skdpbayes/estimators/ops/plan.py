@@ -116,7 +116,11 @@ class Problem:
         """Largest change of the summed gradient between neighbors, in exact arithmetic."""
         radius = math.inf if self.coef_norm is None else self.coef_norm
         return privacy.gradient_sensitivity(
-            self.loss, self.record_norm, self.adjacency, coef_norm=radius
+            self.loss,
+            self.record_norm,
+            self.adjacency,
+            coef_norm=radius,
+            n_classes=self.n_classes,
         )
 
     @property
