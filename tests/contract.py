@@ -18,9 +18,11 @@ from scipy.stats import cauchy
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB
+from sklearn.neural_network import MLPClassifier
 
 from skdpbayes import (
     DPSGLDClassifier,
+    DPSGLDNetworkClassifier,
     LaplaceNaiveBayes,
     ObjPertLogisticRegression,
     OPSLinearSVC,
@@ -96,8 +98,8 @@ def chain_around_the_mode(fitted: BaseEstimator, X: Any, y: Any) -> None:
     rows = signs[:, None] * np.column_stack([X, np.ones(len(X))])
 
     def prior(theta: np.ndarray) -> float:
-        if fitted.C != "auto":
-            return float(theta @ theta / (2.0 * fitted.C))
+        if fitted.prior == "normal":
+            return float(theta @ theta / (2.0 * fitted.prior_scale**2))
         scales = np.append(np.full(X.shape[1], 2.5), 10.0)
         return -float(cauchy(scale=scales).logpdf(theta).sum())
 
@@ -111,6 +113,15 @@ def chain_around_the_mode(fitted: BaseEstimator, X: Any, y: Any) -> None:
     assert 0.6 < excess / (thetas.shape[1] / 2) < 1.6, excess
     assert objective(np.append(fitted.coef_, fitted.intercept_)) - best < 0.3 * excess
     assert fitted.temperature_ == 1.0
+
+
+def probabilities_of_a_network(fitted: BaseEstimator, X: Any, y: Any) -> None:
+    """Without noise: close to the same network trained by scikit-learn, and to the truth."""
+    plain = MLPClassifier((8,), activation="tanh", alpha=1.0, max_iter=2000, random_state=0)
+    gap = fitted.predict_proba(X) - plain.fit(20.0 * X, y).predict_proba(20.0 * X)
+    assert np.abs(gap).mean() < 0.1
+    truth = 1.0 / (1.0 + np.exp(-(6.0 * X[:, 0] - 3.0 * X[:, 1] + 0.5)))
+    assert np.abs(fitted.predict_proba(X)[:, 1] - truth).mean() < 0.15
 
 
 def same_as_logistic_regression(fitted: BaseEstimator, X: Any, y: Any) -> None:
@@ -162,8 +173,27 @@ SAMPLE = frozenset({"coef_", "intercept_", "_posterior.linear.coef", "_posterior
 CASES: list[Case] = [
     Case(
         DPSGLDClassifier,
-        DRAWS | {"step_size_", "temperature_"},
+        frozenset(
+            {
+                "coef_",
+                "intercept_",
+                "step_size_",
+                "temperature_",
+                "_posterior.coef",
+                "_posterior.intercept",
+                "_posterior.states.coef",
+                "_posterior.states.intercept",
+                "_posterior.step_size",
+                "_posterior.temperature",
+            }
+        ),
         parity=chain_around_the_mode,
+    ),
+    Case(
+        DPSGLDNetworkClassifier,
+        frozenset({"coefs_", "intercepts_", "_posterior.mean", "_posterior.states"}),
+        parity=probabilities_of_a_network,
+        params={"hidden_layer_sizes": (8,)},
     ),
     Case(
         ObjPertLogisticRegression,
@@ -181,11 +211,13 @@ CASES: list[Case] = [
                 "statistics_",
                 "class_count_",
                 "class_log_prior_",
-                "_log_classes",
-                "_log_cells",
-                "_log_tokens",
-                "_means",
-                "_variances",
+                "_posterior.class_count",
+                "_posterior.release.statistics",
+                "_posterior.scores.classes",
+                "_posterior.scores.cells",
+                "_posterior.scores.tokens",
+                "_posterior.scores.means",
+                "_posterior.scores.variances",
             }
         ),
         parity=same_as_bernoulli_nb,
@@ -197,9 +229,11 @@ CASES: list[Case] = [
                 "released_counts_",
                 "states_",
                 "state_proba_",
-                "_start_draws",
-                "_transition_draws",
-                "_emission_draws",
+                "_posterior.counts",
+                "_posterior.state_proba",
+                "_posterior.start",
+                "_posterior.transition",
+                "_posterior.emission",
             }
         ),
         data=event_rows,
