@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import pickle
 
@@ -340,8 +341,9 @@ def test_an_estimator_that_cannot_be_priced_is_refused():
 
 
 class Careless(LaplaceNaiveBayes):
-    def _reserve(self, guarantee):
+    def _budget(self, public):
         """Forget the ledger."""
+        return dataclasses.replace(super()._budget(public), ledger=None)
 
 
 def test_a_fit_that_ignores_its_ledger_is_refused():

@@ -34,7 +34,15 @@ from skdpbayes.fitting.records import Public, Records
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
 
-__all__ = ["FitPlan", "Posterior", "PrivateEstimator", "make_budget", "noise_is_small", "spent"]
+__all__ = [
+    "FitPlan",
+    "Posterior",
+    "PrivateEstimator",
+    "make_budget",
+    "noise_is_small",
+    "offers",
+    "spent",
+]
 
 T = TypeVar("T")
 
@@ -99,7 +107,7 @@ class FitPlan:
         return f"<table><caption>{escape(self.estimator)} would release</caption>{rows}</table>"
 
 
-def _offers(method: str) -> Callable[[PrivateEstimator], bool]:
+def offers(method: str) -> Callable[[PrivateEstimator], bool]:
     """Return a check that a fit released what ``method`` needs; it raises with the reason if not.
 
     A posterior says so itself in ``missing``, a dict from methods to reasons.
@@ -187,7 +195,7 @@ class PrivateEstimator(BaseEstimator):
             claim = budget.claim(plan)
         return FitPlan(type(self).__name__, claim, plan.numbers(), plan)
 
-    @available_if(_offers("sample_posterior"))
+    @available_if(offers("sample_posterior"))
     def sample_posterior(
         self, n_samples: int | None = None, random_state: Any = None
     ) -> dict[str, np.ndarray]:
@@ -208,7 +216,7 @@ class PrivateEstimator(BaseEstimator):
         check_is_fitted(self)
         return self._posterior.draws(n_samples, random_state)
 
-    @available_if(_offers("interval"))
+    @available_if(offers("interval"))
     def interval(self, level: float = 0.9) -> dict[str, np.ndarray]:
         """Intervals for the model's parameters, the noise of the mechanism included.
 

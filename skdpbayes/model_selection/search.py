@@ -622,11 +622,11 @@ class PrivateGridSearchCV(PrivateSearch):
     --------
     >>> from skdpbayes import LaplaceNaiveBayes, datasets
     >>> from skdpbayes.model_selection import PrivateGridSearchCV
-    >>> X, y = datasets.make_census(4000, encoding="raw", return_X_y=True, random_state=0)
+    >>> census = datasets.make_census(4000, encoding="bins", random_state=0)
+    >>> model = LaplaceNaiveBayes(distribution="categorical", categories=census.n_categories)
     >>> search = PrivateGridSearchCV(
-    ...     LaplaceNaiveBayes(), {"alpha": [0.1, 1.0, 10.0]}, epsilon=2.0, delta=0.0,
-    ...     random_state=0,
-    ... ).fit(X, y)
+    ...     model, {"alpha": [0.1, 1.0, 10.0]}, epsilon=2.0, delta=0.0, random_state=0,
+    ... ).fit(census.data, census.target)
     >>> search.plan_.strategy, round(search.plan_.run_epsilon, 2)
     ('repeat', 1.11)
     >>> search.privacy_.epsilon, search.best_params_ in search.cv_results_["params"]
@@ -769,11 +769,11 @@ class PrivateRandomizedSearchCV(PrivateSearch):
     >>> from scipy.stats import loguniform
     >>> from skdpbayes import LaplaceNaiveBayes, datasets
     >>> from skdpbayes.model_selection import PrivateRandomizedSearchCV
-    >>> X, y = datasets.make_census(4000, encoding="raw", return_X_y=True, random_state=0)
+    >>> census = datasets.make_census(4000, encoding="bins", random_state=0)
+    >>> model = LaplaceNaiveBayes(distribution="categorical", categories=census.n_categories)
     >>> search = PrivateRandomizedSearchCV(
-    ...     LaplaceNaiveBayes(), {"alpha": loguniform(0.1, 10)}, delta=0.0, n_iter=5,
-    ...     random_state=0,
-    ... ).fit(X, y)
+    ...     model, {"alpha": loguniform(0.1, 10)}, delta=0.0, n_iter=5, random_state=0,
+    ... ).fit(census.data, census.target)
     >>> len(search.cv_results_["params"])
     5
     """
