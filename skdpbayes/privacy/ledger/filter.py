@@ -39,6 +39,13 @@ is not a filter.
 so it is also admitted if it is :math:`(\varepsilon,\delta)`-private by itself. If it exceeds a cap,
 nothing can follow it, and the guarantee of the account is its own.
 
+**A plan is one release**, although its parts may come in any order, between other reservations,
+and each part may be chosen in view of everything before it as long as it has a listed profile. A
+part is then a post-processing of a draw from the pair of distributions that its listed profile
+defines, and nothing keeps these draws from being made all at once when the plan is charged. The
+profile of all of them together is the tight composition, which has a dominating pair like any
+other.
+
 **Dominating pairs.** A Gaussian release is its own pair. A pure release has
 :math:`\mu=-2\,\Phi^{-1}(1/(1+e^{\varepsilon}))`: as a function of :math:`e^e` its profile is the
 tangent of the convex function :math:`H` at :math:`e=0`. An :math:`(\varepsilon,\delta)` release has
