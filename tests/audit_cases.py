@@ -45,16 +45,16 @@ from tests.audit_tools import (
 BUDGET = {"epsilon": 6.0, "delta": 1e-2}
 PURE = {"epsilon": 2.0, "delta": 0.0}
 LINEAR = {"fit_intercept": False}
-NAIVE = {"posterior": "naive", "n_draws": 1}
-SHORT = {"n_states": 1, "n_iter": 1, "burn_in": 0, "n_chains": 1, "emission_posterior": "projected"}
+NAIVE = {"posterior": "naive", "predictive_draws": 1}
+SHORT = {"n_states": 1, "n_iter": 1, "burn_in": 0, "n_chains": 1}
 
 
 class EventLogHMM(PrivateHMM):
-    """A hidden Markov model whose rows hold the time, the group and the fields of an event."""
+    """A hidden Markov model whose rows hold the time, the sequence and the fields of an event."""
 
     def fit(self, X: Any, y: Any = None) -> Any:
         X = np.asarray(X)
-        return super().fit(X[:, 2:], times=X[:, 0], groups=X[:, 1])
+        return super().fit(X[:, 2:], times=X[:, 0], sequences=X[:, 1])
 
 
 @dataclass(frozen=True)
@@ -175,12 +175,14 @@ def _network(label: str, *, note: str = "", **params: Any) -> list[Case]:
 
 
 def _counts(label: str, pair: NeighborPair, *, note: str = "", **params: Any) -> list[Case]:
-    look = log_odds_of if params["mechanism"] == "ops" else counts_of
+    one_draw = params["mechanism"] == "ops"
+    look = log_odds_of if one_draw else counts_of
+    reading = {} if one_draw else NAIVE
     return [
         Case(
             LaplaceNaiveBayes,
             label,
-            {**NAIVE, **params, "adjacency": adjacency},
+            {**reading, **params, "adjacency": adjacency},
             pair,
             look,
             adjacency == "zero_out",
@@ -191,8 +193,10 @@ def _counts(label: str, pair: NeighborPair, *, note: str = "", **params: Any) ->
 
 
 def _events(label: str, *, cost: int = 1, note: str = "", **params: Any) -> list[Case]:
-    grid = {"categories": 2, "n_times": 3, "group_labels": [0, 1], **SHORT}
-    look = log_odds_of if params["mechanism"] == "ops" else counts_of
+    grid = {"categories": 2, "n_times": 3, "sequence_labels": [0, 1], **SHORT}
+    look = log_odds_of
+    if params["mechanism"] != "ops":
+        look, grid["posterior"] = counts_of, "naive"
     return [
         Case(
             EventLogHMM,
@@ -285,13 +289,11 @@ def _samples(estimator: Any, *, note: str = "", **smooth: Any) -> list[Case]:
     """One posterior sample, by every sampler."""
     settings = {**STRONG, **smooth, **BUDGET, "look": first_coefficient, "note": note}
     ball = {**BALL, **PURE, "look": first_coefficient, "note": POLES, "cost": 2}
-    thermostat = {"sampler": "sgnht", "n_steps": 100}
     return [
         *_linear(estimator, "Langevin", TINY, sampler="langevin", n_steps=8, **settings),
         *_linear(estimator, "rejection", TINY, sampler="rejection", **settings),
         *_linear(estimator, "rejection, pure", TINY, sampler="rejection", **ball),
         *_linear(estimator, "HMC", TINY, **HAMILTON, **settings),
-        *_linear(estimator, "SGNHT", TINY, **thermostat, **settings),
     ]
 
 
@@ -337,7 +339,7 @@ CASES: list[Case] = [
     *_events("Gaussian", mechanism="gaussian", **BUDGET),
     *_events("draws", note=UNUSED, **DRAWS),
     *_events("collapsed draws", state_sampler="collapsed", note=UNUSED, **DRAWS),
-    *_events("converged draws", ops_accounting="converged", note=SPREAD, **DRAWS),
+    *_events("converged draws", calibration="converged", note=SPREAD, **DRAWS),
     Case(
         ObjPertLogisticRegression,
         "large norm",

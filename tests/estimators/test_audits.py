@@ -23,12 +23,14 @@ from skdpbayes import (
     OPSLogisticRegression,
 )
 from skdpbayes.auditing import audit, neighbors
-from skdpbayes.estimators import _naive_bayes_release as nb_release
-from skdpbayes.estimators import _ops_base, hidden_markov, naive_bayes
 from skdpbayes.estimators.chain.plan import ChainPlan
+from skdpbayes.estimators.hmm import estimator as hmm
+from skdpbayes.estimators.naive_bayes import estimator as naive_bayes
 from skdpbayes.estimators.objective import estimator as objpert
+from skdpbayes.estimators.ops import base as ops
 from skdpbayes.fitting import bounds
 from skdpbayes.privacy import PrivacyGuarantee, SubsampledGaussian, repeat
+from skdpbayes.privacy.budget import Noise
 from skdpbayes.randomness import make_generator
 from tests.audit_cases import BUDGET, CASES, LINEAR, PURE, Case
 from tests.audit_tools import counts_of
@@ -67,7 +69,6 @@ MECHANISMS = {
     "distribution",
     "mechanism",
     "method",
-    "ops_accounting",
     "sampler",
     "state_sampler",
     "subsampling",
@@ -76,7 +77,6 @@ OTHERS = {
     "activation",
     "adjacency",
     "calibration",
-    "emission_posterior",
     "posterior",
     "prior",
     "schedule",
@@ -106,7 +106,9 @@ def test_every_mechanism_is_in_the_matrix_under_both_adjacencies(estimator):
     found = choices(estimator)
     assert set(found) <= MECHANISMS | OTHERS, "is this parameter about a mechanism?"
     cases = [case for case in CASES if case.name.split()[0] == estimator.__name__]
-    for name in set(found) & MECHANISMS:
+    # what PrivateHMM releases of its draws depends on how they are priced
+    priced = {"calibration"} if estimator.__name__ == "PrivateHMM" else set()
+    for name in set(found) & (MECHANISMS | priced):
         for value in found[name]:
             audited = {
                 case.adjacency for case in cases if _value(case, name) in (value, [value], (value,))
@@ -146,7 +148,14 @@ def changed(function, **changes):
 
 
 def times(factor):
-    return lambda value: factor * value
+    """Scale a number of a plan, or the scale of a noise."""
+
+    def change(value):
+        if isinstance(value, Noise):
+            return dataclasses.replace(value, scale=factor * value.scale)
+        return factor * value
+
+    return change
 
 
 IN_ONE_DIMENSION = Case(
@@ -164,18 +173,18 @@ HEAT = "inverse_temperature"
 MAIN_NOISE = ("blur_scale", "release_scale")
 NONNEGATIVE = "ObjPertLogisticRegression objective, pure, nonnegative replace_one"
 TOO_LITTLE = [
-    ("LaplaceNaiveBayes Laplace, Bernoulli replace_one", nb_release, "plan_noise", "scale", 0.5),
-    ("LaplaceNaiveBayes Laplace, tokens zero_out", nb_release, "plan_noise", "scale", 0.5),
-    ("LaplaceNaiveBayes Gaussian, bounds replace_one", nb_release, "plan_noise", "scale", 0.5),
-    ("PrivateHMM Laplace replace_one", hidden_markov, "plan_noise", "scale", 0.5),
-    ("PrivateHMM Gaussian replace_one", hidden_markov, "plan_noise", "scale", 0.5),
+    ("LaplaceNaiveBayes Laplace, Bernoulli replace_one", naive_bayes, "plan_noise", "noise", 0.5),
+    ("LaplaceNaiveBayes Laplace, tokens zero_out", naive_bayes, "plan_noise", "noise", 0.5),
+    ("LaplaceNaiveBayes Gaussian, bounds replace_one", naive_bayes, "plan_noise", "noise", 0.5),
+    ("PrivateHMM Laplace replace_one", hmm, "plan_counts", "noise", 0.5),
+    ("PrivateHMM Gaussian replace_one", hmm, "plan_counts", "noise", 0.5),
     ("ObjPertLogisticRegression objective replace_one", objpert, "make_plan", "tilt_scale", 0.5),
     (IN_ONE_DIMENSION, objpert, "make_plan", "tilt_scale", 0.5),
     (NONNEGATIVE, objpert, "make_plan", "tilt_scale", 0.25),
     ("ObjPertLogisticRegression output replace_one", objpert, "make_plan", MAIN_NOISE, 0.5),
     ("ObjPertLogisticRegression output, pure replace_one", objpert, "make_plan", MAIN_NOISE, 0.25),
-    ("OPSLinearSVC Langevin replace_one", _ops_base, "plan_langevin", HEAT, 4.0),
-    ("OPSLinearSVC rejection replace_one", _ops_base, "plan_exact", HEAT, 4.0),
+    ("OPSLinearSVC Langevin replace_one", ops, "plan_langevin", HEAT, 4.0),
+    ("OPSLinearSVC rejection replace_one", ops, "plan_density", HEAT, 4.0),
 ]
 
 
@@ -198,7 +207,7 @@ def test_too_little_noise_is_caught(case, module, planner, fields, factor, monke
             "temper",
             "min_probability",
         ),
-        ("PrivateHMM converged draws", hidden_markov, "plan_ops", HEAT, "emission_floor"),
+        ("PrivateHMM converged draws", hmm, "plan_gibbs", HEAT, "min_probability"),
     ],
 )
 def test_an_untempered_posterior_is_caught(name, module, planner, field, floor, monkeypatch):
@@ -212,8 +221,8 @@ def test_a_quarter_of_the_noise_on_a_ball_is_caught(monkeypatch):
     case = dataclasses.replace(
         find("OPSLinearSVC rejection, pure replace_one"), pair=neighbors.label_flip(2, 1)
     )
-    broken = changed(_ops_base.plan_exact, inverse_temperature=times(4.0))
-    monkeypatch.setattr(_ops_base, "plan_exact", broken)
+    broken = changed(ops.plan_density, inverse_temperature=times(4.0))
+    monkeypatch.setattr(ops, "plan_density", broken)
     assert run(case, confidence=POWER).refuted
 
 
@@ -349,9 +358,9 @@ class NoiseOnce(LaplaceNaiveBayes):
 
     def fit(self, X, y):
         super().fit(X, y)
-        exact = LaplaceNaiveBayes(np.inf, classes=self.classes, posterior="naive", n_draws=1).fit(
-            X, y
-        )
+        exact = LaplaceNaiveBayes(
+            np.inf, classes=self.classes, posterior="naive", predictive_draws=1
+        ).fit(X, y)
         noise = self.statistics_[:1] - exact.statistics_[:1]
         self.statistics_ = exact.statistics_ + noise
         return self
