@@ -19,8 +19,8 @@ tangent at 0 alone gives: if :math:`A\ge k` then :math:`f\le A`, and if :math:`A
 :math:`f\le k`. Hence for every :math:`\varepsilon\ge k` the profile is exactly the Gaussian
 mechanism's, the determinant is free. For smaller epsilon the profile of a single record
 is what the best path gains, see :mod:`skdpbayes.privacy.mechanisms._travel`.
-*A record added:* the determinant only helps, what is left is convex in :math:`s`, and the loss is at most :math:`\max(A,0)`: the Gaussian
-profile at every :math:`\varepsilon\ge0`.
+*A record added:* the determinant only helps, what is left is convex in :math:`s`, and the loss is
+at most :math:`\max(A,0)`: the Gaussian profile at every :math:`\varepsilon\ge0`.
 
 **Softmax.** Gradient :math:`(p-e_y)x^\top`, determinant
 :math:`\log\det(I+k(\mathrm{diag}\,p-pp^\top)) \le (K-1)\log(1+kT/(K-1))` with :math:`T=1-\|p\|^2`
