@@ -226,8 +226,10 @@ class DPSGLDClassifier(PrivateClassifier):
     >>> model = DPSGLDClassifier(epsilon=1.0, random_state=0).fit(X, y)
     >>> model.score(X, y) > 0.7
     True
+    >>> model.interval(0.9)["coef"].shape[2]
+    2
     >>> model.sample_posterior()["coef"].shape[0]
-    50
+    1000
     """
 
     def __init__(
