@@ -11,6 +11,8 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
         "Grid": "exact_sums",
+        "PLAIN_SUM": "exact_sums",
+        "row_keys": "exact_sums",
         "clipped_gradient": "exact_sums",
         "derivatives": "exact_sums",
         "moments": "exact_sums",

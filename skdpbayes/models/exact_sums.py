@@ -51,6 +51,7 @@ __all__ = [
     "read_derivatives",
     "read_gradient",
     "read_moments",
+    "row_keys",
     "row_lengths",
 ]
 
@@ -64,8 +65,10 @@ UNIT_ROUNDOFF = 2.0**-53
 ALLOWANCE = 1.0 + 1e-9
 # Sums of integers below 2^53: exact in any order, so the compiler may choose the order.
 EXACT = {"reassoc", "contract", "nsz"}
-# From this many columns on BLAS multiplies faster than a loop over rows.
+# From this many columns on products of matrices are faster than loops over rows.
 MANY_COLUMNS = 32
+# Plain floats are summed in parts of this many rows, and then over parts: rounding stays small.
+PLAIN_SUM = 4096
 
 
 def _power_of_two(largest: float, bits: int) -> float:
@@ -153,7 +156,7 @@ class Grid:
         cut *= 2.0 ** -(self.bits + 1)
         logit = self.logit_error(n_columns, constant, coef_norm)
         slope = loss.slope_within(coef_norm * math.hypot(self.data_norm, constant) * ALLOWANCE)
-        roundings = (loss.n_outputs + 16.0) * UNIT_ROUNDOFF * slope
+        roundings = (loss.n_outputs + 16.0 + loss.at_zero) * UNIT_ROUNDOFF * slope
         wrong = cut + loss.curvature[1] * logit + roundings
         return math.hypot(self.data_norm, constant) * wrong * ALLOWANCE
 
@@ -187,131 +190,131 @@ class Grid:
 # Rows, part by part
 
 
-@njit(cache=True)
-def _cut_rows(X: Any, rows: Any, scale: float, out: Any) -> None:
+# Compressed rows are cut where they are read; dense ones once per part, into a scratch `cut`.
+
+
+@njit(cache=True, fastmath=EXACT)
+def _dense_cut(X: Any, rows: Any, scale: float, cut: Any) -> None:
     for i in range(rows.shape[0]):
-        row, cut = X[rows[i]], out[i]  # views let the compiler use vector registers
+        row, out = X[rows[i]], cut[i]  # views let the compiler use vector registers
         for j in range(row.shape[0]):
-            cut[j] = np.trunc(row[j] * scale)
+            out[j] = np.trunc(row[j] * scale)
 
 
-@njit(cache=True)
-def _cut_data(data: Any, indices: Any, indptr: Any, rows: Any, scale: float) -> Any:
-    """Return the chosen rows, cut, as the parts of a CSR matrix; without a scale as they are."""
-    ends = np.zeros(rows.shape[0] + 1, dtype=np.int64)
+@njit(cache=True, fastmath=EXACT)
+def _dense_logits(X: Any, rows: Any, scale: float, cut: Any, theta: Any, sums: Any) -> None:
     for i in range(rows.shape[0]):
-        ends[i + 1] = ends[i] + indptr[rows[i] + 1] - indptr[rows[i]]
-    values, columns = np.empty(ends[-1]), np.empty(ends[-1], dtype=np.uint32)
+        row, out = X[rows[i]], cut[i]
+        for j in range(row.shape[0]):
+            out[j] = np.trunc(row[j] * scale)
+        for k in range(theta.shape[0]):
+            total = 0.0
+            for j in range(row.shape[0]):
+                total += out[j] * theta[k, j]
+            sums[i, k] = total
+
+
+@njit(cache=True, fastmath=EXACT)
+def _csr_logits(
+    data: Any, indices: Any, indptr: Any, rows: Any, scale: float, theta: Any, sums: Any
+) -> None:
     for i in range(rows.shape[0]):
         begin, end = indptr[rows[i]], indptr[rows[i] + 1]
-        row, value, column = data[begin:end], values[ends[i] :], columns[ends[i] :]
-        index = indices[begin:end]
-        for p in range(row.shape[0]):
-            value[p] = np.trunc(row[p] * scale) if scale > 0.0 else row[p]
-            column[p] = index[p]
-    return values, columns, ends
+        values, columns = data[begin:end], indices[begin:end]
+        for k in range(theta.shape[0]):
+            coef, total = theta[k], 0.0
+            for p in range(values.shape[0]):
+                value = np.trunc(values[p] * scale) if scale > 0.0 else values[p]
+                total += value * coef[np.uint64(columns[p])]
+            sums[i, k] = total
+
+
+@njit(cache=True)
+def _assemble(sums: Any, units: Any, offset: Any) -> Any:
+    """Put the parts of the logits together; rounded here, in one way for every record."""
+    n_outputs = offset.shape[0]
+    z = np.empty((sums.shape[0], n_outputs))
+    for i in range(sums.shape[0]):
+        for k in range(n_outputs):
+            value = sums[i, k] * units[k]
+            if units.shape[0] > n_outputs:
+                value += sums[i, n_outputs + k] * units[n_outputs + k]
+            z[i, k] = value + offset[k]
+    return z
 
 
 @njit(cache=True, fastmath=EXACT)
-def _dense_products(X: Any, factors: Any, out: Any) -> None:
-    for i in range(out.shape[0]):
-        for k in range(factors.shape[0]):
-            total = 0.0
-            for j in range(X.shape[1]):
-                total += X[i, j] * factors[k, j]
-            out[i, k] = total
-
-
-@njit(cache=True, fastmath=EXACT)
-def _csr_products(data: Any, columns: Any, ends: Any, factors: Any, out: Any) -> None:
-    for i in range(out.shape[0]):
-        begin, end = np.uint64(ends[i]), np.uint64(ends[i + 1])
-        for k in range(factors.shape[0]):
-            total = 0.0
-            for p in range(begin, end):
-                total += data[p] * factors[k, columns[p]]
-            out[i, k] = total
-
-
-@njit(cache=True, fastmath=EXACT)
-def _dense_squares(X: Any, out: Any) -> None:
-    for i in range(out.shape[0]):
-        total = 0.0
-        for j in range(X.shape[1]):
-            value = np.float64(X[i, j])
-            total += value * value
-        out[i] = total
-
-
-@njit(cache=True, fastmath=EXACT)
-def _csr_squares(data: Any, columns: Any, ends: Any, out: Any) -> None:
-    for i in range(out.shape[0]):
-        total = 0.0
-        for p in range(ends[i], ends[i + 1]):
-            total += data[p] * data[p]
-        out[i] = total
-
-
-@njit(cache=True, fastmath=EXACT)
-def _dense_add(X: Any, factors: Any, out: Any) -> None:
+def _dense_add(cut: Any, factors: Any, sums: Any) -> None:
     """Add factors times rows; four rows at a time, so that sums are read and written less."""
     n_rows = factors.shape[0]
     even = n_rows - n_rows % 4
     for i in range(0, even, 4):
         for k in range(factors.shape[1]):
             a, b, c, d = factors[i, k], factors[i + 1, k], factors[i + 2, k], factors[i + 3, k]
-            for j in range(X.shape[1]):
-                out[k, j] += (a * X[i, j] + b * X[i + 1, j]) + (c * X[i + 2, j] + d * X[i + 3, j])
+            for j in range(cut.shape[1]):
+                sums[k, j] += (a * cut[i, j] + b * cut[i + 1, j]) + (
+                    c * cut[i + 2, j] + d * cut[i + 3, j]
+                )
     for i in range(even, n_rows):
         for k in range(factors.shape[1]):
-            for j in range(X.shape[1]):
-                out[k, j] += factors[i, k] * X[i, j]
+            for j in range(cut.shape[1]):
+                sums[k, j] += factors[i, k] * cut[i, j]
 
 
 @njit(cache=True, fastmath=EXACT)
-def _csr_add(data: Any, columns: Any, ends: Any, factors: Any, out: Any) -> None:
-    for i in range(factors.shape[0]):
-        begin, end = np.uint64(ends[i]), np.uint64(ends[i + 1])
+def _csr_add(
+    data: Any, indices: Any, indptr: Any, rows: Any, scale: float, factors: Any, sums: Any
+) -> None:
+    for i in range(rows.shape[0]):
+        begin, end = indptr[rows[i]], indptr[rows[i] + 1]
+        values, columns = data[begin:end], indices[begin:end]
         for k in range(factors.shape[1]):
-            factor = factors[i, k]
-            for p in range(begin, end):
-                out[k, columns[p]] += factor * data[p]
+            out, factor = sums[k], factors[i, k]
+            for p in range(values.shape[0]):
+                value = np.trunc(values[p] * scale) if scale > 0.0 else values[p]
+                out[np.uint64(columns[p])] += factor * value
 
 
 @njit(cache=True)
-def _dense_scaled(X: Any, factors: Any, extra: Any, cut: bool, out: Any) -> None:
-    """Rows times factors in [0, 1], cut to integers; ``extra`` is one more column."""
-    n_columns = X.shape[1]
+def _dense_scaled(cut: Any, factors: Any, extra: Any, exact: bool, out: Any) -> None:
+    """Rows times factors in [0, 1], cut again; ``extra`` is one more column."""
+    n_columns = cut.shape[1]
     for i in range(out.shape[0]):
-        factor, row, scaled = factors[i], X[i], out[i]
+        factor, row, scaled = factors[i], cut[i], out[i]
         for j in range(n_columns):
             scaled[j] = factor * row[j]
         if extra.shape[0] > 0:
             scaled[n_columns] = factor * extra[i]
-        if cut:
+        if exact:
             for j in range(scaled.shape[0]):
                 scaled[j] = np.trunc(scaled[j])
 
 
 @njit(cache=True)
 def _csr_gram(
-    data: Any, columns: Any, ends: Any, factors: Any, extra: Any, cut: bool, gram: Any
+    data: Any,
+    indices: Any,
+    indptr: Any,
+    rows: Any,
+    scale: float,
+    factors: Any,
+    extra: Any,
+    gram: Any,
 ) -> None:
     """Add the outer products of the rows of `_dense_scaled` to the lower triangle of ``gram``."""
-    width = 0
-    for i in range(factors.shape[0]):
-        width = max(width, ends[i + 1] - ends[i])
-    value, column = np.empty(width + 1), np.empty(width + 1, dtype=np.uint64)
-    for i in range(factors.shape[0]):
-        size = ends[i + 1] - ends[i]
+    value, column = np.empty(gram.shape[0]), np.empty(gram.shape[0], dtype=np.uint64)
+    for i in range(rows.shape[0]):
+        begin, factor = indptr[rows[i]], factors[i]
+        size = indptr[rows[i] + 1] - begin
         for p in range(size):
-            value[p] = factors[i] * data[ends[i] + p]
-            column[p] = columns[ends[i] + p]
+            entry = data[begin + p]
+            value[p] = factor * (np.trunc(entry * scale) if scale > 0.0 else entry)
+            column[p] = indices[begin + p]
         if extra.shape[0] > 0:
-            value[size] = factors[i] * extra[i]
+            value[size] = factor * extra[i]
             column[size] = gram.shape[0] - 1
             size += 1
-        if cut:
+        if scale > 0.0:
             for p in range(size):
                 value[p] = np.trunc(value[p])
         for p in range(size):
@@ -324,25 +327,23 @@ class _Rows:
 
     def __init__(self, X: Any, grid: Grid | None) -> None:
         self.dense = not sparse.issparse(X)
-        self.exact = grid is not None
-        self.scale = 1.0 / grid.row_unit if grid is not None else 0.0
-        self.longest = grid.longest_sum if grid is not None else 1 << 60
+        self.scale = 0.0 if grid is None else 1.0 / grid.row_unit
+        self.longest = PLAIN_SUM if grid is None else grid.longest_sum
         self.n_rows, self.n_columns = X.shape
-        if not self.dense and not X.has_canonical_format:  # an entry in two parts is cut twice
-            X = X.copy()
-            X.sum_duplicates()
+        if self.dense:
+            self._cut = np.empty((0, self.n_columns), dtype=np.float32)
+            size = max(64, CACHE_BYTES // (4 * max(1, self.n_columns)))
+        else:
+            if not X.has_canonical_format:  # an entry in two parts would be cut twice
+                X = X.copy()
+                X.sum_duplicates()
+            self._arrays = (X.data, X.indices, X.indptr)
+            size = 4096
         self.X = X
-        size = max(64, CACHE_BYTES // (4 * max(1, self.n_columns))) if self.dense else 4096
         self.size = min(size, self.longest)
-        self._scratch = np.empty((0, 0))
-        self._scaled = np.empty((0, 0))
-        self._part: tuple[Any, ...] = ()
 
     def parts(self, rows: np.ndarray | None) -> Iterator[tuple[np.ndarray, bool]]:
-        """Load parts one by one; yield their row numbers, and whether sums must be emptied first.
-
-        The products below are those of the part that was yielded last.
-        """
+        """Yield row numbers of parts, and whether sums must be emptied before they are added."""
         n_rows = self.n_rows if rows is None else rows.shape[0]
         filled = 0
         for start in range(0, n_rows, self.size):
@@ -352,53 +353,61 @@ class _Rows:
             full = filled > self.longest
             if full:
                 filled = stop - start
-            self._load(part)
             yield part, full
 
-    def _load(self, part: np.ndarray) -> None:
-        if not self.dense:
-            X = self.X
-            self._part = _cut_data(X.data, X.indices, X.indptr, part, self.scale)
-            return
-        if not self.exact:
-            self._part = (self.X[part].astype(np.float64, copy=False),)
-            return
-        if self._scratch.shape[0] < part.shape[0]:
-            self._scratch = np.empty((part.shape[0], self.n_columns), dtype=np.float32)
-        scratch = self._scratch[: part.shape[0]]
-        _cut_rows(self.X, part, self.scale, scratch)
-        self._part = (scratch,)
+    def _scratch(self, part: np.ndarray) -> np.ndarray:
+        if self._cut.shape[0] < part.shape[0]:
+            self._cut = np.empty((part.shape[0], self.n_columns), dtype=np.float32)
+        return self._cut[: part.shape[0]]
 
-    def products(self, part: np.ndarray, factors: np.ndarray) -> np.ndarray:
-        """Rows times the transpose of ``factors``."""
-        if self.dense and factors.shape[0] >= MANY_COLUMNS:
-            return np.asarray(self._part[0].astype(np.float64, copy=False) @ factors.T)
-        out = np.empty((part.shape[0], factors.shape[0]))
-        kernel: Any = _dense_products if self.dense else _csr_products
-        kernel(*self._part, factors, out)
-        return out
+    def cut(self, part: np.ndarray) -> Any:
+        """Return a part of the rows: what `add` and `add_gram` take after `logits` or this."""
+        if self.scale == 0.0:
+            return self.X[part].astype(np.float64, copy=False)
+        if self.dense:
+            scratch = self._scratch(part)
+            _dense_cut(self.X, part, self.scale, scratch)
+            return scratch
+        rows = self.X[part].astype(np.float64)
+        rows.data = np.trunc(rows.data * self.scale)
+        return rows
 
-    def squares(self, out: np.ndarray) -> None:
-        """Write the rows' squared lengths."""
-        kernel: Any = _dense_squares if self.dense else _csr_squares
-        kernel(*self._part, out)
+    def logits(
+        self, part: np.ndarray, theta: np.ndarray, units: np.ndarray, offset: np.ndarray
+    ) -> tuple[Any, np.ndarray]:
+        """Return the cut rows (None if compressed) and their logits."""
+        cut: Any = None
+        if theta.shape[0] >= MANY_COLUMNS or (self.dense and self.scale == 0.0):
+            cut = self.cut(part)
+            wide = cut.astype(np.float64, copy=False) @ theta.T
+            return cut if self.dense else None, np.asarray(_assemble(wide, units, offset))
+        sums = np.empty((part.shape[0], theta.shape[0]))
+        if self.dense:
+            cut = self._scratch(part)
+            _dense_logits(self.X, part, self.scale, cut, theta, sums)
+        else:
+            compressed: Any = _csr_logits
+            compressed(*self._arrays, part, self.scale, theta, sums)
+        return cut, np.asarray(_assemble(sums, units, offset))
 
-    def add(self, factors: np.ndarray, out: np.ndarray) -> None:
+    def add(self, part: np.ndarray, cut: Any, factors: np.ndarray, sums: np.ndarray) -> None:
         """Add the transpose of ``factors`` times the rows."""
-        kernel: Any = _dense_add if self.dense else _csr_add
-        kernel(*self._part, factors, out)
+        if self.dense:
+            _dense_add(cut, factors, sums)
+        else:
+            compressed: Any = _csr_add
+            compressed(*self._arrays, part, self.scale, factors, sums)
 
-    def add_gram(self, factors: np.ndarray, extra: np.ndarray, gram: np.ndarray) -> None:
+    def add_gram(
+        self, part: np.ndarray, cut: Any, factors: np.ndarray, extra: np.ndarray, gram: np.ndarray
+    ) -> None:
         """Add to the lower triangle of ``gram``; ``extra`` may be one more column."""
         if not self.dense:
             compressed: Any = _csr_gram
-            compressed(*self._part, factors, extra, self.exact, gram)
+            compressed(*self._arrays, part, self.scale, factors, extra, gram)
             return
-        n_rows = factors.shape[0]
-        if self._scaled.shape[0] < n_rows:
-            self._scaled = np.empty((n_rows, gram.shape[0]))
-        scaled = self._scaled[:n_rows]
-        _dense_scaled(self._part[0], factors, extra, self.exact, scaled)
+        scaled = np.empty((part.shape[0], gram.shape[0]))
+        _dense_scaled(cut, factors, extra, self.scale > 0.0, scaled)
         # in place: the transpose has the order and the triangle that BLAS expects
         dsyrk(1.0, scaled.T, beta=1.0, c=gram.T, overwrite_c=1)
 
@@ -464,20 +473,6 @@ def _fixed(theta: Any, bits: int, n_parts: int) -> Any:
     return integers, units
 
 
-@njit(cache=True)
-def _logits(products: Any, units: Any, offset: Any) -> Any:
-    """Put the parts of the logits together; rounded here, in one way for every record."""
-    m = offset.shape[0]
-    z = np.empty((products.shape[0], m))
-    for i in range(products.shape[0]):
-        for k in range(m):
-            value = products[i, k] * units[k]
-            if units.shape[0] > m:
-                value += products[i, m + k] * units[m + k]
-            z[i, k] = value + offset[k]
-    return z
-
-
 def _integers(theta: np.ndarray, grid: Grid | None, n_parts: int) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients as they multiply rows, and what the products are to be multiplied with."""
     theta = np.ascontiguousarray(theta)
@@ -527,16 +522,16 @@ def row_lengths(
     rows = _Rows(X, grid)
     n_columns = rows.n_columns
     unit = 1.0 if grid is None else grid.row_unit
-    scalar = np.ndim(transform) == 0
-    if scalar and center is not None:
-        raise ValueError("a center needs a matrix as transform.")
-    size = n_columns if scalar else np.shape(transform)[1]
-    integers, units, shift, allowance = NOTHING, NO_NUMBERS, np.zeros(size), 0.0
-    if not scalar:
+    lengths, allowance = np.empty(rows.n_rows), 0.0
+    if np.ndim(transform) == 0:
+        if center is not None:
+            raise ValueError("a center needs a matrix as transform.")
+        theta, size = NOTHING, n_columns
+    else:
         matrix = np.ascontiguousarray(transform, dtype=np.float64)
         middle = np.zeros(n_columns) if center is None else np.asarray(center, dtype=np.float64)
-        integers, units = _integers(matrix.T, grid, 1)
-        shift = _in_order(middle, matrix)
+        theta, units = _integers(matrix.T, grid, 1)
+        shift, size = _in_order(middle, matrix), matrix.shape[1]
         if grid is not None:
             # entries of the matrix lose less than a unit each; then the roundings of the center's
             # product and of the differences
@@ -545,19 +540,40 @@ def row_lengths(
             roundings = 2.0 * (n_columns + 4.0) * UNIT_ROUNDOFF * float(np.linalg.norm(matrix))
             allowance = (lost + roundings * reach) * ALLOWANCE
     longest = math.inf if grid is None else 4.0**grid.bits * ALLOWANCE
-    lengths = np.empty(rows.n_rows)
     for part, _ in rows.parts(None):
         out = lengths[part[0] : part[-1] + 1]
-        rows.squares(out)
+        cut = rows.cut(part)
+        out[:] = _squares(cut)
         if np.any(out > longest):
             raise ValueError("rows are longer than data_norm; bound them first.")
-        if scalar:
-            out[:] = np.hypot(np.sqrt(out) * (unit * abs(float(transform))), constant)
+        if theta is NOTHING:
+            out *= (unit * float(transform)) ** 2
         else:
-            _lengths(rows.products(part, integers), units, shift, float(constant), out)
+            wide = cut.astype(np.float64, copy=False) @ theta.T  # exact on a grid
+            out[:] = _squares(_assemble(wide, units, -shift))
+        np.sqrt(out + constant * constant, out=out)
     if grid is None:
         return lengths
     return np.asarray(lengths * (1.0 + 2.0 * (size + 8.0) * UNIT_ROUNDOFF) + allowance)
+
+
+def _squares(rows: Any) -> np.ndarray:
+    """Squared lengths, added in the order of the columns."""
+    if sparse.issparse(rows):
+        return np.asarray(rows.multiply(rows).sum(axis=1), dtype=np.float64).ravel()
+    out = np.empty(rows.shape[0])
+    _dense_squares(rows, out)
+    return out
+
+
+@njit(cache=True)
+def _dense_squares(rows: Any, out: Any) -> None:
+    for i in range(out.shape[0]):
+        total = 0.0
+        for j in range(rows.shape[1]):
+            value = np.float64(rows[i, j])
+            total += value * value
+        out[i] = total
 
 
 @njit(cache=True)
@@ -570,14 +586,21 @@ def _in_order(vector: Any, matrix: Any) -> Any:
     return out
 
 
-@njit(cache=True)
-def _lengths(products: Any, units: Any, shift: Any, constant: float, out: Any) -> None:
-    for i in range(products.shape[0]):
-        total = constant * constant
-        for j in range(products.shape[1]):
-            value = products[i, j] * units[j] - shift[j]
-            total += value * value
-        out[i] = np.sqrt(total)
+def row_keys(X: Any, grid: Grid | None) -> np.ndarray:
+    """Return a pseudo-random integer in [0, 65536) per row that depends on its contents alone.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n, d)
+        Rows.
+    grid : Grid or None
+        Their units.
+    """
+    rows = _Rows(X, grid)
+    theta, units = _integers(np.cos(np.arange(1.0, rows.n_columns + 1.0))[None], grid, 1)
+    sums = [rows.logits(part, theta, units, np.zeros(1))[1] for part, _ in rows.parts(None)]
+    bits = np.concatenate(sums).ravel().view(np.uint64)
+    return np.asarray((bits * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(48))
 
 
 # Clipped gradients
@@ -669,11 +692,11 @@ def clipped_gradient(
     for part, full in data.parts(rows):
         if full:
             total.empty()
-        z = _logits(data.products(part, integers), units, offset)
+        cut, z = data.logits(part, integers, units, offset)
         loss.pointwise(z, block.target[part], NOTHING, NOTHING)
         weight = _pick(block.weight, part)
         _clip(z, _pick(lengths, part), weight, clip, largest, scale, total.sums)
-        data.add(z, total.sums)
+        data.add(part, cut, z, total.sums)
     total.empty()
     return total.whole
 
@@ -808,7 +831,7 @@ def derivatives(
             gradient.empty()
             for gram in grams:
                 gram.empty()
-        z = _logits(data.products(part, integers), units, offset)
+        cut, z = data.logits(part, integers, units, offset)
         value = np.empty((part.shape[0], n_points))
         second = np.empty((part.shape[0], len(pairs))) if pairs else NOTHING
         loss.pointwise(z, block.target[part], value, second)
@@ -816,14 +839,16 @@ def derivatives(
         value *= value_scale if weight.size == 0 else value_scale * weight[:, None]
         values += value.astype(values.dtype).sum(axis=0)  # integers are cut toward zero
         if order >= 1:
-            data.add(_two_parts(z, weight, slope_scale, bits, gradient.sums), gradient.sums)
+            factors = _two_parts(z, weight, slope_scale, bits, gradient.sums)
+            data.add(part, cut, factors, gradient.sums)
         for pair, gram in enumerate(grams):
             share = second[:, pair] if weight.size == 0 else second[:, pair] * weight
             root = np.sqrt(share / largest)
             if grid is not None:
                 np.minimum(root, 1.0, out=root)
             extra = np.full(part.shape[0], constant if grid is None else 2.0**bits)
-            data.add_gram(root, extra if constant != 0.0 else NO_NUMBERS, gram.sums)
+            extra = extra if constant != 0.0 else NO_NUMBERS
+            data.add_gram(part, cut, root, extra, gram.sums)
     gradient.empty()
     for gram in grams:
         gram.empty()
@@ -917,7 +942,8 @@ def moments(block: Any, grid: Grid | None, target_bound: float | None = None) ->
             gram.empty()
         weight = np.ones(part.shape[0]) if block.weight is None else _pick(block.weight, part)
         share = weight if grid is None else np.trunc(weight * 2.0**grid.bits)
-        data.add(share[:, None], sums.sums)
+        cut = data.cut(part) if data.dense else None
+        data.add(part, cut, share[:, None], sums.sums)
         target = NO_NUMBERS
         if target_bound is not None:
             target = np.clip(_pick(block.target, part), -target_bound, target_bound)
@@ -926,7 +952,7 @@ def moments(block: Any, grid: Grid | None, target_bound: float | None = None) ->
             last += (share @ target).astype(last.dtype)
         # a root that is rounded up must not lengthen
         root = np.where(weight < 1.0, np.sqrt(weight) * (1.0 - 2.0**-50), 1.0)
-        data.add_gram(root, target, gram.sums)
+        data.add_gram(part, cut, root, target, gram.sums)
     sums.empty()
     gram.empty()
     return np.vstack([np.append(sums.whole[0], last), np.tril(gram.whole)])
