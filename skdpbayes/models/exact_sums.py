@@ -767,7 +767,7 @@ def derivatives(
     block: Any,
     theta: np.ndarray,
     loss: Loss,
-    order: int,
+    orders: tuple[int, ...],
     constant: float,
     grid: Grid | None,
     *,
@@ -775,7 +775,8 @@ def derivatives(
 ) -> np.ndarray:
     r"""Value, gradient and Hessian of the sum of a block's losses, packed into one array.
 
-    A row is followed by a constant feature (0 for none). Each number is a sum of one integer per
+    A row is followed by a constant feature (0 for none). Only those that are asked for are formed.
+    Each number is a sum of one integer per
     record: its loss over `Grid.value_unit`; its row times its residual in two parts of *b* bits;
     :math:`v v^\top` with the row :math:`v`, scaled by the root of the second derivative over the
     largest one and cut. `Grid.gradient_error` and its neighbors bound what a record's cuts amount
@@ -790,8 +791,8 @@ def derivatives(
         coefficients are last.
     loss : Loss
         With K outputs; for order 2 its curvature must be finite.
-    order : int
-        0 for the value, 1 for the gradient too, 2 for the Hessian too (one point only).
+    orders : tuple of int
+        0 for the value, 1 for the gradient, 2 for the Hessian (at one point only).
     constant : float
         The constant feature.
     grid : Grid or None
@@ -806,24 +807,25 @@ def derivatives(
     """
     thetas = _shaped(theta)
     n_points, n_outputs, p = thetas.shape
-    if order == 2 and n_points > 1:
+    with_value, with_gradient, with_hessian = (order in orders for order in range(3))
+    if with_hessian and n_points > 1:
         raise ValueError("the Hessian is formed at one point at a time.")
-    if order == 2 and math.isinf(loss.curvature[1]):
+    if with_hessian and math.isinf(loss.curvature[1]):
         raise ValueError("a Hessian needs a loss of bounded curvature.")
     data = _Rows(block.X, grid)
     flat = thetas.reshape(-1, p)
     m, n_columns = flat.shape[0], data.n_columns
     offset = constant * flat[:, -1] if constant != 0.0 else np.zeros(m)
     integers, units = _integers(flat[:, :n_columns], grid, 2)
-    pairs = _pairs(n_outputs) if order >= 2 else []
+    pairs = _pairs(n_outputs) if with_hessian else []
     value_scale, slope_scale, bits, largest = 1.0, 1.0, 0, 1.0
     if grid is not None:
         norm = _largest_norm(thetas)
         value_scale = 1.0 / grid.value_unit(loss, constant, norm)
         slope_scale = 1.0 / grid.slope_unit(loss, constant, norm)
         bits, largest = grid.bits, loss.curvature[1]
-    n_factors = (m if grid is None else 2 * m) * (order >= 1)
-    values = np.zeros(n_points, dtype=_dtype(grid))
+    n_factors = (m if grid is None else 2 * m) * with_gradient
+    values = np.zeros(n_points * with_value, dtype=_dtype(grid))
     gradient = _Total((n_factors, n_columns + 1), grid)
     grams = [_Total((p, p), grid) for _ in pairs]
     for part, full in data.parts(rows):
@@ -832,13 +834,14 @@ def derivatives(
             for gram in grams:
                 gram.empty()
         cut, z = data.logits(part, integers, units, offset)
-        value = np.empty((part.shape[0], n_points))
+        value = np.empty((part.shape[0], n_points)) if with_value else NOTHING
         second = np.empty((part.shape[0], len(pairs))) if pairs else NOTHING
         loss.pointwise(z, block.target[part], value, second)
         weight = _pick(block.weight, part)
-        value *= value_scale if weight.size == 0 else value_scale * weight[:, None]
-        values += value.astype(values.dtype).sum(axis=0)  # integers are cut toward zero
-        if order >= 1:
+        if with_value:
+            value *= value_scale if weight.size == 0 else value_scale * weight[:, None]
+            values += value.astype(values.dtype).sum(axis=0)  # integers are cut toward zero
+        if with_gradient:
             factors = _two_parts(z, weight, slope_scale, bits, gradient.sums)
             data.add(part, cut, factors, gradient.sums)
         for pair, gram in enumerate(grams):
@@ -860,7 +863,7 @@ def read_derivatives(
     total: np.ndarray,
     theta: np.ndarray,
     loss: Loss,
-    order: int,
+    orders: tuple[int, ...],
     constant: float,
     grid: Grid | None,
 ) -> tuple[Any, Any, Any]:
@@ -869,31 +872,40 @@ def read_derivatives(
     Returns
     -------
     value : float, or ndarray of shape (S,)
-    gradient : ndarray of the shape of ``theta``, or None
-    hessian : ndarray of shape (K p, K p), or None
+    gradient : ndarray of the shape of ``theta``
+    hessian : ndarray of shape (K p, K p)
+        None for each that was not asked for.
     """
     thetas = _shaped(theta)
     n_points, n_outputs, p = thetas.shape
     n_columns = p - (constant != 0.0)
-    value, rest = total[:n_points].astype(np.float64), total[n_points:]
+    rest = total
     columns, roots = np.ones(p), np.ones(p)  # units in the gradient and in the Hessian
     columns[n_columns:] = constant
     largest = 1.0
     if grid is not None:
         norm = _largest_norm(thetas)
-        value *= grid.value_unit(loss, constant, norm)
         columns[:n_columns] = roots[:n_columns] = grid.row_unit
         columns *= grid.slope_unit(loss, constant, norm)
         roots[n_columns:] = constant * 2.0**-grid.bits
         largest = loss.curvature[1]
-    gradient = hessian = None
-    if order >= 1:
+    value: Any = None
+    gradient: Any = None
+    hessian: Any = None
+    if 0 in orders:
+        value, rest = rest[:n_points].astype(np.float64), rest[n_points:]
+        if grid is not None:
+            value *= grid.value_unit(loss, constant, norm)
+        if np.ndim(theta) == 2:
+            value = float(value[0])
+    if 1 in orders:
         size = thetas.size * (1 if grid is None else 2)
         parts, rest = rest[:size].reshape(-1, *thetas.shape), rest[size:]
         gradient = parts[0] * columns
         if grid is not None:
             gradient += parts[1] * (columns * 2.0**-grid.bits)
-    if order >= 2:
+        gradient = gradient.reshape(np.shape(theta))
+    if 2 in orders:
         full = np.empty((n_outputs, p, n_outputs, p))
         unit = largest * np.outer(roots, roots)
         for (j, k), gram in zip(_pairs(n_outputs), rest.reshape(-1, p, p), strict=True):
@@ -901,8 +913,6 @@ def read_derivatives(
             full[j, :, k, :] = both
             full[k, :, j, :] = both
         hessian = full.reshape(n_outputs * p, n_outputs * p)
-    if np.ndim(theta) == 2:
-        return float(value[0]), None if gradient is None else gradient[0], hessian
     return value, gradient, hessian
 
 

@@ -21,6 +21,7 @@ from skdpbayes.models.exact_sums import (
     read_derivatives,
     read_gradient,
     read_moments,
+    row_keys,
     row_lengths,
 )
 from skdpbayes.models.losses import (
@@ -85,7 +86,7 @@ def kernels(loss, block, grid, seed=0):
     d, k = block.X.shape[1], loss.n_outputs
     theta = 3.0 * rng.standard_normal((k, d + 1))
     several = rng.standard_normal((2, k, d + 1))
-    order = 2 if math.isfinite(loss.curvature[1]) else 1
+    orders = (0, 1, 2) if math.isfinite(loss.curvature[1]) else (0, 1)
     matrix, center = rng.standard_normal((d, d)), 0.1 * rng.standard_normal(d)
 
     def lengths(part):
@@ -94,9 +95,9 @@ def kernels(loss, block, grid, seed=0):
     return {
         "clipped": lambda part: clipped_gradient(part, theta, loss, lengths(part), 0.7, grid),
         "unclipped": lambda part: clipped_gradient(part, theta, loss, None, math.inf, grid),
-        "derivatives": lambda part: derivatives(part, theta, loss, order, 0.8, grid),
-        "no constant": lambda part: derivatives(part, theta[:, :-1], loss, order, 0.0, grid),
-        "several points": lambda part: derivatives(part, several, loss, 1, 0.8, grid),
+        "derivatives": lambda part: derivatives(part, theta, loss, orders, 0.8, grid),
+        "no constant": lambda part: derivatives(part, theta[:, :-1], loss, orders, 0.0, grid),
+        "several points": lambda part: derivatives(part, several, loss, (0, 1), 0.8, grid),
         "moments": lambda part: moments(part, grid),
         "with target": lambda part: moments(part, grid, 2.0),
     }
@@ -324,8 +325,8 @@ def test_derivatives_are_within_the_stated_bound(loss, weighted, constant):
             theta = size * np.random.default_rng(10).standard_normal((k, p))
             norm = float(np.linalg.norm(theta))
             value, gradient, hessian = exact_derivatives(loss, rows, block.target, weight, theta)
-            total = derivatives(block, theta, loss, 2, constant, grid)
-            found = read_derivatives(total, theta, loss, 2, constant, grid)
+            total = derivatives(block, theta, loss, (0, 1, 2), constant, grid)
+            found = read_derivatives(total, theta, loss, (0, 1, 2), constant, grid)
             assert abs(found[0] - value) <= n * grid.value_error(loss, d, constant, norm)
             off = mpmath.sqrt(
                 mpmath.fsum(
@@ -341,7 +342,12 @@ def test_derivatives_are_within_the_stated_bound(loss, weighted, constant):
             slack = n * 4.0 * math.sqrt(k * p) * reach**2 * 2.0**-grid.bits * loss.curvature[1]
             assert np.linalg.norm(found[2] - exact) <= slack
     plain = read_derivatives(
-        derivatives(block, theta, loss, 2, constant, None), theta, loss, 2, constant, None
+        derivatives(block, theta, loss, (0, 1, 2), constant, None),
+        theta,
+        loss,
+        (0, 1, 2),
+        constant,
+        None,
     )
     assert math.isclose(plain[0], found[0], rel_tol=1e-2)
     assert plain[1].shape == found[1].shape
@@ -359,8 +365,8 @@ def test_one_record_moves_the_hessian_by_at_most_its_bound(loss):
     longest = 0.0
     for i in range(n):
         theta = rng.standard_normal((loss.n_outputs, d + 1)) * rng.choice([1e-6, 1.0])
-        total = derivatives(pick(block, [i]), theta, loss, 2, constant, grid)
-        hessian = read_derivatives(total, theta, loss, 2, constant, grid)[2]
+        total = derivatives(pick(block, [i]), theta, loss, (0, 1, 2), constant, grid)
+        hessian = read_derivatives(total, theta, loss, (0, 1, 2), constant, grid)[2]
         longest = max(longest, float(np.linalg.norm(hessian)))
         if loss.n_outputs == 1:
             assert np.linalg.eigvalsh(hessian)[0] > -1e-15
@@ -381,10 +387,12 @@ def test_sorted_compressed_rows_are_no_harder_than_shuffled_ones():
     target[n // 4 :] = 1
     grid, loss = Grid(n, 1.0), LogisticLoss()
     theta = np.array([[0.3, -0.1, 0.7, 0.2, 0.05]])
-    total = derivatives(Block(X, target), theta, loss, 2, 0.0, grid)
+    total = derivatives(Block(X, target), theta, loss, (0, 1, 2), 0.0, grid)
     order = np.random.default_rng(0).permutation(n)
-    assert np.array_equal(derivatives(Block(X, target[order]), theta, loss, 2, 0.0, grid), total)
-    value, gradient, hessian = read_derivatives(total, theta, loss, 2, 0.0, grid)
+    assert np.array_equal(
+        derivatives(Block(X, target[order]), theta, loss, (0, 1, 2), 0.0, grid), total
+    )
+    value, gradient, hessian = read_derivatives(total, theta, loss, (0, 1, 2), 0.0, grid)
     with mpmath.workdps(40):
         x = mpmath.mpf(math.trunc(0.1 / grid.row_unit)) * grid.row_unit
         z = x * mpmath.mpf(0.7)
@@ -411,8 +419,8 @@ def test_a_batch_is_the_sum_of_its_rows(form):
     batch = clipped_gradient(block, theta, loss, lengths, 0.5, grid, rows=rows)
     alone = clipped_gradient(pick(block, rows), theta, loss, lengths[rows], 0.5, grid)
     assert np.array_equal(batch, alone)
-    batch = derivatives(block, theta, loss, 2, 0.5, grid, rows=rows)
-    assert np.array_equal(batch, derivatives(pick(block, rows), theta, loss, 2, 0.5, grid))
+    batch = derivatives(block, theta, loss, (0, 1, 2), 0.5, grid, rows=rows)
+    assert np.array_equal(batch, derivatives(pick(block, rows), theta, loss, (0, 1, 2), 0.5, grid))
     empty = clipped_gradient(block, theta, loss, lengths, 0.5, grid, rows=rows[:0])
     assert np.array_equal(empty, np.zeros((3, 7), dtype=np.int64))
 
@@ -425,10 +433,10 @@ def test_plain_sums_are_the_same_up_to_the_cuts():
         grid = Grid(300, NORM, residual=64.0)
         found = read_gradient(cut["clipped"](block), grid)
         assert np.allclose(found, read_gradient(plain["clipped"](block), None), atol=0.05)
-        order = 2 if math.isfinite(loss.curvature[1]) else 1
-        found = read_derivatives(cut["derivatives"](block), theta, loss, order, 0.8, grid)
-        other = read_derivatives(plain["derivatives"](block), theta, loss, order, 0.8, None)
-        for a, b in zip(found[: order + 1], other[: order + 1], strict=True):
+        orders = (0, 1, 2) if math.isfinite(loss.curvature[1]) else (0, 1)
+        found = read_derivatives(cut["derivatives"](block), theta, loss, orders, 0.8, grid)
+        other = read_derivatives(plain["derivatives"](block), theta, loss, orders, 0.8, None)
+        for a, b in zip(found[: len(orders)], other[: len(orders)], strict=True):
             assert np.allclose(a, b, rtol=1e-3, atol=0.01)
 
 
@@ -453,9 +461,9 @@ def test_rows_beyond_the_bound_are_refused_and_lengths_cover_the_rows():
     with pytest.raises(ValueError, match="lengths"):
         clipped_gradient(block, np.zeros((1, 6)), LogisticLoss(), None, 1.0, grid)
     with pytest.raises(ValueError, match="curvature"):
-        derivatives(block, np.zeros((1, 5)), HingeLoss(), 2, 0.0, grid)
+        derivatives(block, np.zeros((1, 5)), HingeLoss(), (2,), 0.0, grid)
     with pytest.raises(ValueError, match="one point"):
-        derivatives(block, np.zeros((2, 1, 5)), LogisticLoss(), 2, 0.0, grid)
+        derivatives(block, np.zeros((2, 1, 5)), LogisticLoss(), (2,), 0.0, grid)
     lengths = row_lengths(block.X, grid, transform=2.0, constant=0.25)
     for row, length in zip(truncated(block.X, grid), lengths, strict=True):
         square = 4 * sum(v * v for v in row) * Fraction(grid.row_unit) ** 2 + Fraction(1, 16)
@@ -475,7 +483,7 @@ def test_tables_are_not_copied_whole(dtype, tmp_path):
     for _ in range(2):  # compiled in the first round
         tracemalloc.start()
         clipped_gradient(block, theta, loss, lengths, 0.5, grid)
-        derivatives(block, theta, loss, 2, 1.0, grid)
+        derivatives(block, theta, loss, (0, 1, 2), 1.0, grid)
         moments(block, grid)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -492,3 +500,30 @@ def test_lengths_of_wide_rows_are_the_same_in_any_block_and_storage():
     assert np.array_equal(alone, lengths)
     plain = np.sqrt(np.sum(((X - center) @ matrix) ** 2, axis=1) + 0.09)
     assert np.allclose(lengths, plain, atol=1e-3)
+
+
+@pytest.mark.parametrize("grid", [None, Grid(200, NORM)])
+def test_derivatives_are_formed_alone_as_they_are_together(grid):
+    loss = SoftmaxLoss(3)
+    block, theta = table(loss, 200, 5), np.random.default_rng(0).standard_normal((3, 6))
+    how = (0.5, grid)
+    orders = (0, 1, 2)
+    together = read_derivatives(
+        derivatives(block, theta, loss, orders, *how), theta, loss, orders, *how
+    )
+    for order in orders:
+        alone = derivatives(block, theta, loss, (order,), *how)
+        found = read_derivatives(alone, theta, loss, (order,), *how)
+        assert np.array_equal(found[order], together[order])
+        assert [part is None for part in found] == [other != order for other in orders]
+
+
+def test_keys_tell_rows_apart_whatever_their_order_and_storage():
+    X = table(LogisticLoss(), 4000, 12).X
+    grid, order = Grid(4000, NORM), np.random.default_rng(0).permutation(4000)
+    keys = row_keys(X, grid)
+    assert np.array_equal(row_keys(sparse.csr_matrix(X[order]), grid), keys[order])
+    distinct = np.unique(np.trunc(X / grid.row_unit), axis=0).shape[0]
+    assert np.unique(keys).size > 0.95 * distinct  # two of them may share one of 65,536 keys
+    chosen = np.unique(keys) % 16 == 0
+    assert abs(chosen.mean() - 1.0 / 16.0) < 5.0 * math.sqrt(1.0 / 16.0 / distinct)

@@ -69,7 +69,7 @@ def _solve(
     """Minimize loss + penalty + tilt over these rows to a gradient norm of `tolerance`."""
 
     def value_gradient(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient, _ = _derivatives(theta, block, problem, 1, rows)
+        value, gradient, _ = _derivatives(theta, block, problem, (0, 1), rows)
         value += 0.5 * penalty * float(theta @ theta) + float(tilt @ theta)
         return value, gradient.ravel() + penalty * theta + tilt
 
@@ -93,11 +93,15 @@ def _solve(
 
 
 def _derivatives(
-    theta: np.ndarray, block: Any, problem: Problem, order: int, rows: np.ndarray | None
+    theta: np.ndarray,
+    block: Any,
+    problem: Problem,
+    orders: tuple[int, ...],
+    rows: np.ndarray | None,
 ) -> tuple[Any, Any, Any]:
-    """Value, gradient and Hessian of the summed loss."""
+    """Value, gradient or Hessian of the summed loss, as asked for."""
     table = theta.reshape(problem.n_outputs, problem.n_features)
-    how = (table, problem.loss, order, problem.constant, problem.grid)
+    how = (table, problem.loss, orders, problem.constant, problem.grid)
     return models.read_derivatives(models.derivatives(block, *how, rows=rows), *how)
 
 
@@ -105,7 +109,7 @@ def information(
     theta: np.ndarray, block: Any, problem: Problem, rows: np.ndarray | None = None
 ) -> np.ndarray:
     """Return the Hessian of the summed loss; without a margin it is the Fisher information."""
-    return np.asarray(_derivatives(theta, block, problem, 2, rows)[2])
+    return np.asarray(_derivatives(theta, block, problem, (2,), rows)[2])
 
 
 def noise_vector(generator: np.random.Generator, scale: float, plan: ObjectivePlan) -> np.ndarray:
