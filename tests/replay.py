@@ -121,15 +121,16 @@ def _minimize_hook(tape: Tape) -> Callable[..., Any]:
     original = _objective_solver.minimize
 
     def gradient(theta: Any, block: Any, problem: Any) -> Any:
-        loss = models.logistic_gradient if problem.n_classes == 2 else models.softmax_gradient
-        shape = (problem.n_outputs, problem.n_features)
         X, unit = block.X, problem.grid.row_unit  # rows as the fit reads them, but in plain floats
         if sparse.issparse(X):
             X = X.copy()
             X.data = np.trunc(X.data / unit) * unit
         else:
             X = np.trunc(X / unit) * unit
-        return loss(theta.reshape(shape), X, block.target, problem.constant)[1].ravel()
+        table = theta.reshape(problem.n_outputs, problem.n_features)
+        how = (table, problem.loss, (1,), problem.constant, None)
+        total = models.derivatives(block._replace(X=X), *how)
+        return models.read_derivatives(total, *how)[1].ravel()
 
     def hook(block: Any, problem: Any, plan: Any, tilt: Any) -> Any:
         data = (block, problem)
