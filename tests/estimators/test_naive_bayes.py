@@ -96,12 +96,14 @@ def test_noise_has_the_stated_scale(mechanism):
     X, y = mixed_data()
     delta = 1e-5 if mechanism == "gaussian" else 0.0
     fits = [
-        LaplaceNaiveBayes(1.0, delta, mechanism=mechanism, random_state=seed, n_draws=1, **MIXED)
+        LaplaceNaiveBayes(
+            1.0, delta, mechanism=mechanism, random_state=seed, predictive_draws=1, **MIXED
+        )
         for seed in range(120)
     ]
     noisy = np.array([fit.fit(X, y).statistics_ for fit in fits])
-    law, scale = fits[0].noise_[0]
-    units = fits[0]._layout.units()
+    law, scale = fits[0].noise_[0].law, fits[0].noise_[0].scale
+    units = fits[0]._posterior.release.layout.units()
     spread = (noisy.std(axis=0) / units).mean()
     wanted = scale * (np.sqrt(2) if law == "laplace" else 1)
     assert spread == pytest.approx(wanted, rel=0.08)  # rejects 2/3 and 3/2
@@ -110,13 +112,16 @@ def test_noise_has_the_stated_scale(mechanism):
 
 def test_scales_follow_the_sensitivities():
     X, y = codes_data(n_classes=2)
-    params = {"distribution": "categorical", "categories": [2, 4, 3], "n_draws": 1}
+    params = {"distribution": "categorical", "categories": [2, 4, 3], "predictive_draws": 1}
     wanted = {"replace_one": 6.0, "zero_out": 3.0}
     for adjacency, scale in wanted.items():
         fit = LaplaceNaiveBayes(1.0, adjacency=adjacency, **params).fit(X, y)
-        assert fit.noise_[0] == ("laplace", pytest.approx(scale))
-    normal = LaplaceNaiveBayes(1.0, distribution="gaussian", bounds=(0, 4), n_draws=1).fit(X, y)
-    assert normal.noise_[0][1] == pytest.approx(2 * (1 + 3 * 1.125))
+        assert fit.noise_[0].law == "laplace"
+        assert fit.noise_[0].scale == pytest.approx(scale)
+    normal = LaplaceNaiveBayes(1.0, distribution="gaussian", bounds=(0, 4), predictive_draws=1).fit(
+        X, y
+    )
+    assert normal.noise_[0].scale == pytest.approx(2 * (1 + 3 * 1.125))
 
 
 def test_auto_picks_the_smaller_noise():
@@ -125,9 +130,11 @@ def test_auto_picks_the_smaller_noise():
     picked = {}
     for n_features in (1, 3, 5, 14):
         X = rng.integers(0, 2, (100, n_features))
-        picked[n_features] = LaplaceNaiveBayes(1.0, 1e-5, n_draws=1).fit(X, y).noise_[0][0]
+        picked[n_features] = (
+            LaplaceNaiveBayes(1.0, 1e-5, predictive_draws=1).fit(X, y).noise_[0].law
+        )
     assert picked == {1: "laplace", 3: "laplace", 5: "gaussian", 14: "gaussian"}
-    assert LaplaceNaiveBayes(1.0, 0.0, n_draws=1).fit(X, y).noise_[0][0] == "laplace"
+    assert LaplaceNaiveBayes(1.0, 0.0, predictive_draws=1).fit(X, y).noise_[0].law == "laplace"
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
@@ -167,7 +174,7 @@ def test_credible_intervals_cover(distribution, mechanism, epsilon):
                 mechanism=mechanism,
                 posterior=name,
                 random_state=seed,
-                n_draws=1,
+                predictive_draws=1,
                 **params,
             )
             draws = model.fit(X, y).sample_posterior(150, random_state=1)
@@ -297,7 +304,7 @@ def test_missing_categories_are_taken_from_the_data_with_a_warning():
         ({"mechanism": "ops", "distribution": "gaussian", "bounds": (0, 9)}, ValueError, "ops"),
         ({"posterior": "exact"}, ValueError, "posterior"),
         ({"alpha": 0.0}, ValueError, "alpha"),
-        ({"n_draws": 0}, ValueError, "n_draws"),
+        ({"predictive_draws": 0}, ValueError, "predictive_draws"),
         ({"binarize": None}, ValueError, "binarize"),
         ({"classes": [0, 1]}, ValueError, "outside classes"),
     ],

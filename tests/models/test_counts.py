@@ -78,9 +78,10 @@ def test_moments_are_those_of_the_standardized_grid_values():
 
 
 def statistics(layout, rows, labels, noise, n_classes=3):
-    from skdpbayes.estimators._naive_bayes_release import exact_statistics
+    from skdpbayes.estimators.naive_bayes.layout import count_block
+    from skdpbayes.fitting.records import Block
 
-    return exact_statistics(layout, rows, labels, n_classes, 0.0, noise)
+    return count_block(Block(rows, labels), layout, n_classes, noise)
 
 
 MIXED = NaiveBayesLayout(

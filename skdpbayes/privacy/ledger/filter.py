@@ -94,6 +94,7 @@ _ROUNDING = 1e-12
 # nodes where the certificate is tightest, until that gains less than a relative _REFINED.
 _FIRST_NODES, _PIECES, _ROUNDS, _ADDED, _REFINED = 10, 16, 4, 3, 0.003
 _MU_WIDTH, _LARGEST_MU = 5e-4, 1e4
+_LARGEST_LOSS = 600.0  # beyond it exp overflows
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ def _pure_mu(epsilon: float) -> float:
     if epsilon > 700.0:
         return math.inf
     if epsilon < 1e-5:  # a quantile near one half would lose digits; it is concave in epsilon
-        return math.sqrt(0.5 * math.pi) * epsilon
+        return math.sqrt(0.5 * math.pi) * epsilon * (1.0 + 1e-15)
     return -2.0 * float(ndtri(1.0 / (1.0 + math.exp(epsilon)))) * (1.0 + 1e-12 + 1e-15 / epsilon)
 
 
@@ -270,7 +271,7 @@ def _certified_pairs(event: PrivacyEvent, size: float, slack: float) -> list[tup
     if allowed[0] >= 1.0:
         return []
     last = min(bound, event.epsilon_at(allowed[0]))
-    if not 0.0 < last < math.inf:
+    if not 0.0 < last < _LARGEST_LOSS:
         return [(0.0, allowed[0])] if last == 0.0 else []
     nodes = last * np.append(np.linspace(0.0, 0.95, _FIRST_NODES) ** 1.25, 1.0)
     profile = np.append(event._profile(nodes[:-1]), event.delta_at(last))
@@ -296,8 +297,7 @@ def _pieces(nodes: FloatArray, profile: FloatArray) -> tuple[FloatArray, FloatAr
     profile = _convex_below(nodes, profile)
     parts = np.arange(_PIECES) / _PIECES
     width = np.diff(nodes)[:, None]
-    # The chord is linear in exp(epsilon); the exponentials are taken relative to the right end.
-    along = (np.exp(width * (parts - 1.0)) - np.exp(-width)) / -np.expm1(-width)
+    along = np.expm1(width * parts) / np.expm1(width)  # the chord is linear in exp(epsilon)
     chords = profile[:-1, None] + np.diff(profile)[:, None] * along
     grid = nodes[:-1, None] + width * parts
     return np.append(grid.ravel(), nodes[-1]), np.append(chords.ravel(), profile[-1])
@@ -330,7 +330,7 @@ def _gap(grid: FloatArray, chords: FloatArray, mu: float, delta: float) -> Float
     # dT/dx = -(1-delta) Phi(-mu/2 - e/mu), and x falls from right to left by x(1 - exp(-width)).
     rise = np.exp(log_ndtr(-0.5 * mu - right / mu) + right) * -np.expm1(-np.diff(grid))
     tangent = value[1:] + (1.0 - delta) * rise * (1.0 - 1e-9)
-    with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 is not accepted
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # 0 / 0 is not accepted
         at_left, at_right = chords[:-1] / tangent - 1.0, chords[1:] / value[1:] - 1.0
     return np.asarray(np.maximum(at_left, at_right), dtype=np.float64)
 
