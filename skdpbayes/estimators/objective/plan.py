@@ -145,12 +145,12 @@ def tolerance_of(
     Half of the tolerance :math:`\tau` is for the optimizer to reach, :math:`e(r) = 0.2\tau` bounds
     rounding at coefficients of norm r, the radius: a Newton step ends where the exact gradient is
     as wrong as the computed one was before, so that the next one may be off by twice as much.
-    Longer minimizers are scaled back to the radius, which keeps their direction. The released
-    point is within :math:`\tau/\lambda` of the projection of the exact minimizer: at norm :math:`t > r` the computed one is off by at most
-    :math:`\eta = (\tau/2 + e(r))\,(t/r)/\lambda`, since both parts may grow so, and the projection
-    shrinks that by :math:`r/(t-\eta)`; together at most :math:`0.7\,\tau/\lambda` divided by
-    :math:`1 - \eta/t \ge 0.9`. Where the last bound fails, and for `free`, the radius is one that
-    no minimizer can reach.
+    Longer minimizers are scaled back to the radius, which keeps their direction. The released point
+    is within :math:`\tau/\lambda` of the projection of the exact minimizer: at norm :math:`t > r`
+    the computed one is off by at most :math:`\eta = (\tau/2 + e(r))\,(t/r)/\lambda`, since both
+    parts may grow so, and the projection shrinks that by :math:`r/(t-\eta)`; together at most
+    :math:`0.7\,\tau/\lambda` divided by :math:`1 - \eta/t \ge 0.9`. Where the last bound fails, and
+    for `free`, the radius is one that no minimizer can reach.
     """
     bound = 1.001 * coefficient_bound(problem, penalty, tilt_norm)
     radius = min(bound, RADIUS * problem.coef_norm + tilt_norm / penalty)
