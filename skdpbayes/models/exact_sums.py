@@ -618,13 +618,15 @@ def _clip(
     for i in range(residual.shape[0]):
         factor = weight[i] if weight.shape[0] > 0 else 1.0
         if lengths.shape[0] > 0:
-            top, square = 0.0, 0.0
-            for k in range(residual.shape[1]):
-                top = max(top, abs(residual[i, k]))
-            if top > 0.0:
-                for k in range(residual.shape[1]):
-                    square += (residual[i, k] / top) ** 2
-            norm = top * np.sqrt(square) * lengths[i]
+            norm, square = abs(residual[i, 0]), 0.0
+            if residual.shape[1] > 1:
+                for k in range(1, residual.shape[1]):
+                    norm = max(norm, abs(residual[i, k]))
+                if norm > 0.0:
+                    for k in range(residual.shape[1]):
+                        square += (residual[i, k] / norm) ** 2
+                norm *= np.sqrt(square)
+            norm *= lengths[i]
             if norm > clip:
                 factor *= clip / norm
         for k in range(residual.shape[1]):
