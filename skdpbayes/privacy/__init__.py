@@ -27,7 +27,6 @@ from skdpbayes.privacy.mechanisms.bounded_range import (
     bounded_range_eta,
     bounded_range_rho,
     zcdp_delta,
-    zcdp_rho,
 )
 from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from skdpbayes.privacy.mechanisms.exponential_mechanism import (
@@ -164,5 +163,4 @@ __all__ = [
     "truncated_dirichlet_range",
     "wang2015_inverse_temperature",
     "zcdp_delta",
-    "zcdp_rho",
 ]
