@@ -1,6 +1,6 @@
 r"""One logistic record under objective perturbation, with Gaussian releases around the minimizer.
 
-Two kinds of release go with a minimizer. Noise that hides the optimizer's last digits has some GDP
+Theorem 5b of the theory page. Two kinds of release go with a minimizer. Noise that hides the optimizer's last digits has some GDP
 parameter :math:`\mu_s` whatever the record is. Noise on the information matrix
 :math:`\sum_ix_i\,u_iu_i^\top`, :math:`x=s(1-s)` with the residual :math:`s`, does not: the record
 moves it by :math:`4x\mu_I`, at most :math:`\mu_I`, and not at all where its gradient is largest,

@@ -1,6 +1,6 @@
 r"""A record deleted from a logistic objective: what the worst rest of the data can do.
 
-Theorem 6 of the theory page. Let :math:`y` be the gradient of all other terms at the minimizer,
+Theorem 5a of the theory page. Let :math:`y` be the gradient of all other terms at the minimizer,
 along the record and over :math:`\sigma`. Without the record :math:`y\sim N(0,1)`; with it
 :math:`y-\mu s\sim N(0,1)`, where :math:`s` is the record's residual. The other records only decide
 how fast the logit :math:`v=\log((1-s)/s)` rises along :math:`y`: at a slope between 0 and
