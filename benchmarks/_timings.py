@@ -152,11 +152,13 @@ def hmm(store, only, quick):
         ("MultinomialHMM", bench_hmm.EVENTS, ("as they are", "noise aware")),
         ("CategoricalHMM", 1, ("exact rows", "noise aware, rows")),
     ):
-        for n_groups, n_times in ((20, 200), (1, 10_000 if quick else 100_000)):
+        for n_sequences, n_times in ((20, 200), (1, 10_000 if quick else 100_000)):
             for n_states in (3,) if quick else (3, 10):
-                counts = bench_hmm.make_counts(n_groups, n_times, n_states, events)
-                lengths = np.full(n_groups, n_times)
-                case = f"{n_groups} × {n_times:,} steps, {n_states} states, events: {events} a step"
+                counts = bench_hmm.make_counts(n_sequences, n_times, n_states, events)
+                lengths = np.full(n_sequences, n_times)
+                case = (
+                    f"{n_sequences} × {n_times:,} steps, {n_states} states, events: {events} a step"
+                )
                 for reading in readings if "ours" in only else ():
                     took = bench_hmm.sweep_time(
                         counts, lengths, n_states, reading, 2 if quick else 5

@@ -20,14 +20,14 @@ import numpy as np
 
 from skdpbayes import models, randomness
 from skdpbayes.datasets import make_event_log
-from skdpbayes.estimators import _hmm_chain
-from skdpbayes.estimators._hmm_evidence import (
+from skdpbayes.estimators.hmm import chain as hmm_chain
+from skdpbayes.estimators.hmm.evidence import (
     CountEvidence,
     NoisyCellEvidence,
     NoisyRowEvidence,
     fractions,
 )
-from skdpbayes.estimators._hmm_grid import Grid
+from skdpbayes.estimators.hmm.grid import Grid
 
 N_VALUES, EVENTS, SCALE = 17, 50, 2.0
 
@@ -42,17 +42,17 @@ def fastest(function: Any, repeats: int) -> float:
     return min(times)
 
 
-def make_counts(n_groups: int, n_times: int, n_states: int, events: int) -> np.ndarray:
+def make_counts(n_sequences: int, n_times: int, n_states: int, events: int) -> np.ndarray:
     log = make_event_log(
-        n_groups,
+        n_sequences,
         n_times,
         events,
         n_states=n_states,
         categories=(N_VALUES,),
         random_state=0,
     )
-    steps = log.groups * n_times + log.times
-    return models.count_events(log.data, steps, n_groups * n_times, log.n_categories)
+    steps = log.sequences * n_times + log.times
+    return models.count_events(log.data, steps, n_sequences * n_times, log.n_categories)
 
 
 def sweep_time(
@@ -61,7 +61,7 @@ def sweep_time(
     generator = randomness.make_generator(0)
     grid, begin = Grid(lengths, False), np.array([0, N_VALUES])
     sampler = "collapsed" if reading == "collapsed" else "ffbs"
-    prior = _hmm_chain.Prior(n_states, begin, 1.0, 1.0, 0.0, sampler)
+    prior = hmm_chain.Prior(n_states, begin, 1.0, 1.0, 0.0, sampler)
     noisy = randomness.release_counts(generator, counts, SCALE, noise="laplace")
     evidence: Any
     if reading == "noise aware":
@@ -73,13 +73,13 @@ def sweep_time(
     else:
         evidence = CountEvidence(np.maximum(noisy, 0))
     features = fractions(noisy, begin)
-    states = _hmm_chain.seed_states(features, grid, n_states, 1, generator)
-    state = _hmm_chain._State(states, features * EVENTS)
-    state = _hmm_chain._sweep(evidence, state, grid, prior, generator)
+    states = hmm_chain.seed_states(features, grid, n_states, 1, generator)
+    state = hmm_chain._State(states, features * EVENTS)
+    state = hmm_chain._sweep(evidence, state, grid, prior, generator)
 
     def sweeps() -> None:  # some parts are done every fourth sweep only
         for _ in range(4):
-            _hmm_chain._sweep(evidence, state, grid, prior, generator)
+            hmm_chain._sweep(evidence, state, grid, prior, generator)
 
     return fastest(sweeps, repeats) / 4
 
@@ -121,14 +121,14 @@ def main() -> None:
         ("CategoricalHMM", 1, ("exact rows", "noise aware, rows")),
     )
     for peer, events, readings in compared:
-        for n_groups, n_times in shapes:
+        for n_sequences, n_times in shapes:
             for n_states in (3, 10):
-                counts = make_counts(n_groups, n_times, n_states, events)
-                lengths = np.full(n_groups, n_times)
+                counts = make_counts(n_sequences, n_times, n_states, events)
+                lengths = np.full(n_sequences, n_times)
                 em = hmmlearn_time(peer, counts, lengths, n_states, 1 if args.quick else 2)
                 for reading in readings:
                     own = sweep_time(counts, lengths, n_states, reading, repeats)
-                    name = f"{n_groups} x {n_times}"
+                    name = f"{n_sequences} x {n_times}"
                     line = f"{name:>15s} {n_states:3d} {reading:>18s} {1e3 * own:6.1f} ms"
                     if em is not None:
                         line += f"  {peer:>15s} {1e3 * em:9.1f} ms {own / em:7.2f}"

@@ -5,7 +5,7 @@ of the held-out cells are scored under the state distribution that the rest of t
 One state is naive Bayes: every cell has the same distribution. FARS with ``--data`` (4 regions or
 51 states x 48 months, five fields), otherwise a made-up log.
 
-    python benchmarks/bench_hmm_held_out.py [--quick] [--data DIR [--groups state]] [--plot FILE]
+    python benchmarks/bench_hmm_held_out.py [--quick] [--data DIR [--sequences state]] [--plot FILE]
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ DELTA = 1e-6
 FEW = {"mechanism": "ops", "n_iter": 10, "burn_in": 10}
 METHODS: dict[str, dict[str, Any]] = {
     "Laplace": {},
-    "Laplace, projected": {"emission_posterior": "projected"},
+    "Laplace, naive": {"posterior": "naive"},
     "Laplace, 1 state": {"n_states": 1},
     "OPS, converged": {
         "mechanism": "ops",
-        "ops_accounting": "converged",
+        "calibration": "converged",
         "n_iter": 1,
         "burn_in": 200,
     },
@@ -45,27 +45,27 @@ def cell_scores(model: PrivateHMM, log: Any, rows: np.ndarray) -> float:
     draws = model.sample_posterior()["emission"]
     logs = np.log(np.maximum(draws, 1e-300))
     begin = np.concatenate([[0], np.cumsum(model.categories_)[:-1]])
-    cells = np.unique(np.column_stack([log.groups[rows], log.times[rows]]), axis=0)
+    cells = np.unique(np.column_stack([log.sequences[rows], log.times[rows]]), axis=0)
     chosen = logs[:: max(1, len(logs) // 50)]
     total = 0.0
-    for group, month in cells:
-        mine = rows[(log.groups[rows] == group) & (log.times[rows] == month)]
+    for place, month in cells:
+        mine = rows[(log.sequences[rows] == place) & (log.times[rows] == month)]
         counts = np.zeros(logs.shape[2])
         for d in range(len(begin)):
             np.add.at(counts, begin[d] + log.data[mine, d], 1)
         # States share names over the draws, so each draw mixes its tables by the cell's weights.
-        weight = np.log(np.maximum(model.state_proba_[group, month], 1e-4))
+        weight = np.log(np.maximum(model.state_proba_[place, month], 1e-4))
         mixed = logsumexp(chosen @ counts + weight - logsumexp(weight), axis=1)
         total += logsumexp(mixed) - np.log(len(mixed))
     return total / len(rows)
 
 
-def run(log: Any, n_groups: int, splits: range, epsilons: list[float], quick: bool) -> dict:
+def run(log: Any, n_sequences: int, splits: range, epsilons: list[float], quick: bool) -> dict:
     """Score every method on every split; a line a fit, so that a long run can be followed."""
     shared = {
         "categories": log.n_categories,
         "n_times": log.n_times,
-        "group_labels": range(n_groups),
+        "sequence_labels": range(n_sequences),
     }
     length = {"n_iter": 60, "burn_in": 40} if quick else {"n_iter": 120, "burn_in": 80}
     jobs: list[tuple[str, float, dict[str, Any]]] = [
@@ -77,13 +77,13 @@ def run(log: Any, n_groups: int, splits: range, epsilons: list[float], quick: bo
     begin = time.process_time()
     for split in splits:
         rng = np.random.default_rng(split)
-        hidden = rng.random((n_groups, log.n_times)) < 0.1
-        out = hidden[log.groups, log.times]
+        hidden = rng.random((n_sequences, log.n_times)) < 0.1
+        out = hidden[log.sequences, log.times]
         rows, rest = np.flatnonzero(out), ~out
         for name, epsilon, params in jobs:
             settings = {"n_states": 3, "n_chains": 1, "random_state": split, **length, **shared}
             model = PrivateHMM(epsilon, **{**settings, **params})
-            model.fit(log.data[rest], times=log.times[rest], groups=log.groups[rest])
+            model.fit(log.data[rest], times=log.times[rest], sequences=log.sequences[rest])
             score = cell_scores(model, log, rows)
             results.setdefault((name, epsilon), []).append(score)
             spent = time.process_time() - begin
@@ -143,7 +143,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two splits, three epsilons")
     parser.add_argument("--data", default=None, help="folder with the FARS table")
-    parser.add_argument("--groups", choices=("region", "state"), default="region", help="of FARS")
+    parser.add_argument(
+        "--sequences", choices=("region", "state"), default="region", help="of FARS"
+    )
     parser.add_argument("--splits", type=int, default=None)
     parser.add_argument("--first-split", type=int, default=0)
     parser.add_argument("--rows", nargs="+", help="read what earlier runs printed; fit nothing")
@@ -157,15 +159,15 @@ def main() -> None:
         epsilons = sorted({e for _, e in results if np.isfinite(e)})
     else:
         if args.data:
-            log = load_fars(args.data, groups=args.groups)
-            n_groups = len(log.group_names)
+            log = load_fars(args.data, sequences=args.sequences)
+            n_sequences = len(log.sequence_names)
         else:
-            log, n_groups = make_event_log(6, 40, 100, categories=(8, 4, 2), random_state=0), 6
+            log, n_sequences = make_event_log(6, 40, 100, categories=(8, 4, 2), random_state=0), 6
         n_splits = args.splits or (2 if args.quick else 10)
         splits = range(args.first_split, args.first_split + n_splits)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
-            results = run(log, n_groups, splits, epsilons, args.quick)
+            results = run(log, n_sequences, splits, epsilons, args.quick)
     show(results, epsilons)
     if args.plot:
         draw(results, epsilons, args.plot)

@@ -1,8 +1,8 @@
 """Share of the hidden states that PrivateHMM finds, against epsilon.
 
-Event logs of a known model: 20 groups x 60 times, three states, fields of 10, 5 and 2 values. With
-50 events a cell a curve against epsilon; with 500 events a cell and epsilon = 1 at least 95 % are
-wanted. States are matched to the true ones as well as a renaming can.
+Event logs of a known model: 20 sequences x 60 times, three states, fields of 10, 5 and 2 values.
+With 50 events per cell a curve against epsilon; with 500 events per cell and epsilon = 1 at least
+95 % are wanted. States are matched to the true ones as well as a renaming can.
 
     python benchmarks/bench_hmm_recovery.py [--quick] [--plot FILE]
 """
@@ -23,7 +23,7 @@ SIZES = (10, 5, 2)
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 METHODS: dict[str, dict[str, Any]] = {
     "Laplace, noise-aware": {},
-    "Laplace, projected": {"emission_posterior": "projected"},
+    "Laplace, naive": {"posterior": "naive"},
     "Gaussian, noise-aware, δ=1e-6": {"mechanism": "gaussian", "delta": 1e-6},
 }
 
@@ -33,13 +33,13 @@ def share_found(log: Any, epsilon: float, seed: int, **params: Any) -> float:
         epsilon,
         categories=SIZES,
         n_times=60,
-        group_labels=range(20),
+        sequence_labels=range(20),
         n_iter=80,
         burn_in=80,
         n_chains=1,
         random_state=seed,
         **params,
-    ).fit(log.data, times=log.times, groups=log.groups)
+    ).fit(log.data, times=log.times, sequences=log.sequences)
     names = match_states(model.states_, log.states, 3)
     return float(np.mean(names[model.states_] == log.states))
 

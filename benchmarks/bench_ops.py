@@ -18,8 +18,8 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from skdpbayes import OPSLinearSVC, OPSLogisticRegression, datasets, samplers
-from skdpbayes.estimators._ops_sampling import hmc_chains
-from skdpbayes.estimators._ops_target import Target
+from skdpbayes.estimators.ops.sampling import hmc_chains
+from skdpbayes.estimators.ops.target import Target
 
 EPSILONS = (0.1, 1.0)
 TARGETS = {  # test accuracy on Adult at delta = 1e-5

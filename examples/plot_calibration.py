@@ -52,7 +52,9 @@ def predictions(epsilon, posterior):
         probabilities = rng.random((2, 8))
         X, y = records(rng, probabilities, 2000)
         X_new, y_new = records(rng, probabilities, 1000)
-        model = LaplaceNaiveBayes(epsilon, posterior=posterior, n_draws=200, random_state=seed)
+        model = LaplaceNaiveBayes(
+            epsilon, binarize=None, posterior=posterior, predictive_draws=200, random_state=seed
+        )
         found.append(model.fit(X, y).predict_proba(X_new)[:, 1])
         truth.append(y_new)
     return np.concatenate(found), np.concatenate(truth)

@@ -29,15 +29,15 @@ from skdpbayes.plotting import EmissionDisplay, StateTimelineDisplay
 quick = "--full" not in sys.argv
 real = bool(os.environ.get("SKDPBAYES_DATA"))
 if real:
-    log = load_fars(groups="region")
-    truth, epsilon, groups = None, 5.0, log.group_names
+    log = load_fars(sequences="region")
+    truth, epsilon, places = None, 5.0, log.sequence_names
     value_names = list(log.categories.values())
     time_names = log.time_names
 else:
     log = make_event_log(20, 60, 50 if quick else 200, random_state=0)
-    truth, epsilon, groups = log.states, 1.0, [f"place {g}" for g in range(20)]
+    truth, epsilon, places = log.states, 1.0, [f"place {g}" for g in range(20)]
     value_names, time_names = None, None
-print(f"{len(log.data):,} events, {len(groups)} groups, {log.n_times} times")
+print(f"{len(log.data):,} events, {len(places)} places, {log.n_times} times")
 
 # %%
 # One private release, then a Bayesian fit
@@ -49,22 +49,22 @@ model = PrivateHMM(
     n_states=3,
     categories=log.n_categories,
     n_times=log.n_times,
-    group_labels=range(len(groups)),
+    sequence_labels=range(len(places)),
     n_iter=40 if quick else 150,
     burn_in=20 if quick else 75,
     stickiness=2.0,
     random_state=0,
 )
-model.fit(log.data, times=log.times, groups=log.groups)
+model.fit(log.data, times=log.times, sequences=log.sequences)
 print(model.privacy_)
-print(f"noise of scale {model.noise_scale_:.1f} on each count")
+print(f"noise of scale {model.noise_.scale:.1f} on each count")
 
 # %%
 # States over time
 # ----------------
 # Pale cells are those whose state the noisy counts leave open.
 
-StateTimelineDisplay.from_estimator(model, group_names=groups, time_names=time_names)
+StateTimelineDisplay.from_estimator(model, sequence_names=places, time_names=time_names)
 plt.show()
 
 # %%
@@ -107,20 +107,20 @@ if truth is not None:
     epsilons = [0.1, 0.5, 2.0, 10.0] if quick else [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]
     sparse = make_event_log(20, 60, 50, random_state=0)
     figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
-    for reading, style in (("noise_aware", "o-"), ("projected", "s--")):
+    for reading, style in (("noise_aware", "o-"), ("naive", "s--")):
         found = []
         for e in epsilons:
             fitted = PrivateHMM(
                 epsilon=e,
                 categories=sparse.n_categories,
                 n_times=60,
-                group_labels=range(20),
-                emission_posterior=reading,
+                sequence_labels=range(20),
+                posterior=reading,
                 n_iter=30 if quick else 60,
                 burn_in=20 if quick else 60,
                 n_chains=1,
                 random_state=1,
-            ).fit(sparse.data, times=sparse.times, groups=sparse.groups)
+            ).fit(sparse.data, times=sparse.times, sequences=sparse.sequences)
             names = match_states(fitted.states_, sparse.states, 3)
             found.append(np.mean(names[fitted.states_] == sparse.states))
         ax.plot(epsilons, found, style, label=reading.replace("_", " "))
@@ -140,37 +140,37 @@ if truth is not None:
 # converged, the price "per update" supposes nothing.
 
 scored = log if real else make_event_log(6, 40, 100, categories=(8, 4, 2), random_state=0)
-n_groups = scored.groups.max() + 1
+n_sequences = scored.sequences.max() + 1
 n_splits = 1 if quick else 3
 length = {"n_iter": 40, "burn_in": 40, "n_chains": 1}
 ops = {"mechanism": "ops", "n_chains": 1}
 methods = {
     "Laplace": length,
     "Laplace, 1 state": {**length, "n_states": 1},
-    "OPS, converged": {**ops, "ops_accounting": "converged", "n_iter": 1, "burn_in": 200},
+    "OPS, converged": {**ops, "calibration": "converged", "n_iter": 1, "burn_in": 200},
     "OPS, per update": {**ops, "delta": 1e-6, "n_iter": 10, "burn_in": 10},
 }
 
 
 def held_out_score(split, epsilon, **params):
     """Mean log-probability of the events of a tenth of the cells."""
-    hidden = np.random.default_rng(split).random((n_groups, scored.n_times)) < 0.1
-    out = hidden[scored.groups, scored.times]
+    hidden = np.random.default_rng(split).random((n_sequences, scored.n_times)) < 0.1
+    out = hidden[scored.sequences, scored.times]
     fitted = PrivateHMM(
         epsilon,
         categories=scored.n_categories,
         n_times=scored.n_times,
-        group_labels=range(n_groups),
+        sequence_labels=range(n_sequences),
         random_state=split,
         **params,
-    ).fit(scored.data[~out], times=scored.times[~out], groups=scored.groups[~out])
+    ).fit(scored.data[~out], times=scored.times[~out], sequences=scored.sequences[~out])
     logs = np.log(fitted.sample_posterior()["emission"])
     first = np.concatenate([[0], np.cumsum(scored.n_categories)[:-1]])
     total = 0.0
-    for group, time in np.argwhere(hidden):
-        cell = (scored.groups == group) & (scored.times == time)
+    for place, time in np.argwhere(hidden):
+        cell = (scored.sequences == place) & (scored.times == time)
         counts = np.bincount((scored.data[cell] + first).ravel(), minlength=logs.shape[2])
-        weight = np.log(np.maximum(fitted.state_proba_[group, time], 1e-4))
+        weight = np.log(np.maximum(fitted.state_proba_[place, time], 1e-4))
         weight -= np.logaddexp.reduce(weight)
         # The states have the same names in all draws, so that each draw mixes its own tables.
         by_draw = np.logaddexp.reduce(logs @ counts + weight, axis=1)

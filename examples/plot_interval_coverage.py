@@ -76,7 +76,9 @@ def naive_bayes(epsilon, seed, posterior):
     rng = np.random.default_rng(seed)
     truth, labels = rng.random((2, 4)), rng.integers(2, size=1000)
     X = (rng.random((1000, 4)) < truth[labels]).astype(float)
-    model = LaplaceNaiveBayes(epsilon, posterior=posterior, random_state=seed, n_draws=1)
+    model = LaplaceNaiveBayes(
+        epsilon, binarize=None, posterior=posterior, random_state=seed, predictive_draws=1
+    )
     draws = model.fit(X, labels).sample_posterior(300, random_state=1)["bernoulli_prob"]
     low, high = np.quantile(draws, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2], axis=0)
     return np.mean((low <= truth) & (truth <= high))

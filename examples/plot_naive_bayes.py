@@ -80,7 +80,9 @@ for epsilon in epsilons:
         theta = rng.random((2, 4))
         coins = (rng.random((1000, 4)) < theta[labels]).astype(float)
         for name, found in hits.items():
-            model = LaplaceNaiveBayes(epsilon, posterior=name, random_state=seed, n_draws=1)
+            model = LaplaceNaiveBayes(
+                epsilon, binarize=None, posterior=name, random_state=seed, predictive_draws=1
+            )
             draws = model.fit(coins, labels).sample_posterior(300, random_state=1)
             low, high = np.quantile(draws["bernoulli_prob"], [0.05, 0.95], axis=0)
             found.append(np.mean((low <= theta) & (theta <= high)))

@@ -1,4 +1,4 @@
-"""The command line: ``python -m skdpbayes demo`` and ``python -m skdpbayes ledger``."""
+"""The command line: ``python -m skdpbayes demo``, ``ledger`` and ``report``."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands)
     _add_ledger(commands)
+    _add_report(commands)
     return parser
 
 
@@ -103,6 +104,17 @@ def _add_ledger(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--last", type=_count, metavar="N", help="print only the last N reservations (default: all)"
     )
     show.set_defaults(run=_show_ledger)
+
+
+def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    report = commands.add_parser(
+        "report",
+        help="write a page about a ledger: budget, reservations, what they mean together",
+        description="Write a self-contained page about a privacy ledger.",
+    )
+    report.add_argument("ledger", metavar="LEDGER", help="an existing ledger")
+    report.add_argument("out", metavar="OUT", help="the page to write: .html, .md or .json")
+    report.set_defaults(run=_write_report)
 
 
 def _epsilon(text: str) -> float:
@@ -184,6 +196,16 @@ def _show_ledger(arguments: argparse.Namespace) -> None:
         print(f"  if:         {condition}")
     for plan in ledger.plans():
         print(f"Open plan:    reservation {plan.number}")
+
+
+def _write_report(arguments: argparse.Namespace) -> None:
+    from skdpbayes.privacy.ledger.ledger import PrivacyLedger
+    from skdpbayes.reporting import report
+
+    formats = {".json": "json", ".md": "markdown"}
+    kind = formats.get(os.path.splitext(arguments.out)[1].lower(), "html")
+    report(PrivacyLedger(arguments.ledger), arguments.out, format=kind)
+    print(f"Wrote {arguments.out}")
 
 
 def _budget(ledger: PrivacyLedger) -> str:

@@ -62,22 +62,22 @@ class EventLogDemo(Demo):
     def fit(self, X: Any, y: Any, epsilon: float, seed: int | None) -> Any:
         """Fit the estimator with the events in their cells."""
         make = getattr(skdpbayes, self.estimator)
-        groups, times = np.divmod(y, EVENT_TIMES)
+        sequences, times = np.divmod(y, EVENT_TIMES)
         return make(epsilon=epsilon, random_state=seed, **self.params).fit(
-            X, times=times, groups=groups
+            X, times=times, sequences=sequences
         )
 
 
-EVENT_GROUPS, EVENT_TIMES = 5, 24
+EVENT_SEQUENCES, EVENT_TIMES = 5, 24
 
 
 def event_log(n_samples: int) -> Data:
-    """Events of groups and times whose fields follow three hidden states."""
-    per_cell = n_samples // (EVENT_GROUPS * EVENT_TIMES)
+    """Events of sequences and times whose fields follow three hidden states."""
+    per_cell = n_samples // (EVENT_SEQUENCES * EVENT_TIMES)
     log = datasets.make_event_log(
-        EVENT_GROUPS, EVENT_TIMES, per_cell, categories=(6, 4), random_state=0
+        EVENT_SEQUENCES, EVENT_TIMES, per_cell, categories=(6, 4), random_state=0
     )
-    return log.data, None, log.groups * EVENT_TIMES + log.times, log.states
+    return log.data, None, log.sequences * EVENT_TIMES + log.times, log.states
 
 
 def matched_states(fitted: Any, X: Any, states: Any) -> float:
@@ -101,7 +101,7 @@ DEMOS: list[Demo] = [
     EventLogDemo(
         "PrivateHMM",
         event_log,
-        {"categories": (6, 4), "n_times": EVENT_TIMES, "group_labels": range(EVENT_GROUPS)},
+        {"categories": (6, 4), "n_times": EVENT_TIMES, "sequence_labels": range(EVENT_SEQUENCES)},
         matched_states,
         "event log: share of states found",
     ),

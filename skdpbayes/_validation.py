@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import _safe_indexing as take_rows
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -16,6 +17,7 @@ __all__ = [
     "ADJACENCIES",
     "check_choice",
     "check_classes",
+    "check_codes",
     "check_flag",
     "check_integer",
     "check_is_fitted",
@@ -25,10 +27,12 @@ __all__ = [
     "is_fitted",
     "longest_row",
     "probe",
+    "take_rows",
     "validate_data",
 ]
 
 ADJACENCIES = ("replace_one", "zero_out")
+LARGEST_CODE = 2**53  # beyond it doubles skip integers
 
 
 def check_real(
@@ -135,7 +139,8 @@ def encode_labels(y: Any, classes: Any, *, estimator: str) -> tuple[np.ndarray, 
     if labels.shape[0] < 2:
         raise ValueError(
             f"{estimator} needs at least 2 classes; the label set has {labels.shape[0]} class "
-            f"({labels.tolist()!r}). Pass the public label set as classes=[...]."
+            f"({labels.tolist()!r}). Pass the public label set as classes=[...]; few records, as "
+            "in a fold, may lack a label."
         )
     return labels, codes.astype(np.intp, copy=False)
 
@@ -148,6 +153,30 @@ def check_classes(classes: Any) -> np.ndarray:
         return np.arange(check_integer("classes", classes, low=2))
     labels = np.unique(np.asarray(classes))
     return encode_labels(labels, labels, estimator="plan")[0]
+
+
+def check_codes(name: str, values: np.ndarray, remedy: str = "") -> np.ndarray:
+    """Return codes 0, 1, ... as 64-bit integers, or say what is wrong with them.
+
+    Everything is compared in the type that the caller gave: an unsigned code beyond 2**63 would
+    turn negative in the cast and be counted in the cell of another value.
+    """
+    if values.dtype.kind not in "biuf" or (
+        values.dtype.kind == "f" and not np.all(values == np.floor(values))
+    ):
+        raise ValueError(
+            f"{name} must hold integer codes 0, 1, ...; it has fractional values or something "
+            f"else than numbers. {remedy}".rstrip()
+        )
+    if values.size and values.dtype.kind != "b":
+        if values.min() < 0:
+            raise ValueError(
+                f"Negative values in data: {name} must hold codes 0, 1, ..., at least 0; a "
+                "missing value needs a code of its own."
+            )
+        if values.max() > LARGEST_CODE:
+            raise ValueError(f"{name} holds numbers too large to be codes. {remedy}".rstrip())
+    return values.astype(np.int64, copy=False)
 
 
 def clip_rows(X: Any, norm: float, *, copy: bool = True) -> Any:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["BudgetExceededError", "CalibrationError", "LedgerError", "PrivacyWarning"]
+__all__ = [
+    "BudgetExceededError",
+    "CalibrationError",
+    "LedgerError",
+    "NotPrivateError",
+    "PrivacyWarning",
+]
 
 
 class PrivacyWarning(UserWarning):
@@ -11,6 +17,10 @@ class PrivacyWarning(UserWarning):
 
 class CalibrationError(ValueError):
     """No noise level within the mechanism's reach meets the requested (epsilon, delta)."""
+
+
+class NotPrivateError(ValueError):
+    """A step learns from records without a privacy claim."""
 
 
 class LedgerError(RuntimeError):

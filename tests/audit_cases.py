@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator
 
 from skdpbayes import (
     DPSGLDClassifier,
+    DPSGLDNetworkClassifier,
     LaplaceNaiveBayes,
     ObjPertLogisticRegression,
     OPSLinearSVC,
@@ -44,16 +45,16 @@ from tests.audit_tools import (
 BUDGET = {"epsilon": 6.0, "delta": 1e-2}
 PURE = {"epsilon": 2.0, "delta": 0.0}
 LINEAR = {"fit_intercept": False}
-NAIVE = {"posterior": "naive", "n_draws": 1}
-SHORT = {"n_states": 1, "n_iter": 1, "burn_in": 0, "n_chains": 1, "emission_posterior": "projected"}
+NAIVE = {"posterior": "naive", "predictive_draws": 1}
+SHORT = {"n_states": 1, "n_iter": 1, "burn_in": 0, "n_chains": 1}
 
 
 class EventLogHMM(PrivateHMM):
-    """A hidden Markov model whose rows hold the time, the group and the fields of an event."""
+    """A hidden Markov model whose rows hold the time, the sequence and the fields of an event."""
 
     def fit(self, X: Any, y: Any = None) -> Any:
         X = np.asarray(X)
-        return super().fit(X[:, 2:], times=X[:, 0], groups=X[:, 1])
+        return super().fit(X[:, 2:], times=X[:, 0], sequences=X[:, 1])
 
 
 @dataclass(frozen=True)
@@ -157,28 +158,31 @@ def _chain(label: str, *, look: Any = moves_of, n_rows: int = N_ALONE, **params:
     return _linear(DPSGLDClassifier, label, _alone(n_rows), look=look, **settings)
 
 
-def _network(label: str) -> list[Case]:
+def _network(label: str, *, note: str = "", **params: Any) -> list[Case]:
     """A null record is left out: a row of zeros would still move the biases."""
-    settings = {**CHAIN, **BUDGET, "hidden_layer_sizes": (1,), "n_steps": 1, "n_draws": 1}
+    settings = {**STEPS, **BUDGET, "hidden_layer_sizes": (1,), "n_steps": 1, "n_kept": 1, **params}
     return [
         Case(
-            DPSGLDClassifier,
+            DPSGLDNetworkClassifier,
             label,
             {**settings, "adjacency": adjacency},
             _alone(2),
             deletes=adjacency == "zero_out",
+            note=note,
         )
         for adjacency in ("replace_one", "zero_out")
     ]
 
 
 def _counts(label: str, pair: NeighborPair, *, note: str = "", **params: Any) -> list[Case]:
-    look = log_odds_of if params["mechanism"] == "ops" else counts_of
+    one_draw = params["mechanism"] == "ops"
+    look = log_odds_of if one_draw else counts_of
+    reading = {} if one_draw else NAIVE
     return [
         Case(
             LaplaceNaiveBayes,
             label,
-            {**NAIVE, **params, "adjacency": adjacency},
+            {**reading, **params, "adjacency": adjacency},
             pair,
             look,
             adjacency == "zero_out",
@@ -189,8 +193,10 @@ def _counts(label: str, pair: NeighborPair, *, note: str = "", **params: Any) ->
 
 
 def _events(label: str, *, cost: int = 1, note: str = "", **params: Any) -> list[Case]:
-    grid = {"categories": 2, "n_times": 3, "group_labels": [0, 1], **SHORT}
-    look = log_odds_of if params["mechanism"] == "ops" else counts_of
+    grid = {"categories": 2, "n_times": 3, "sequence_labels": [0, 1], **SHORT}
+    look = log_odds_of
+    if params["mechanism"] != "ops":
+        look, grid["posterior"] = counts_of, "naive"
     return [
         Case(
             EventLogHMM,
@@ -246,17 +252,18 @@ TOKENS = NeighborPair(
     {"classes": [0, 1], "max_total": 2},
 )
 # A cold chain with short steps: privacy sets its noise, and it stays where the gradient is clipped.
-CHAIN = {
+COLD = {"temperature": 1e-4}
+STEPS = {
     "n_steps": 4,
-    "preconditioner": None,
-    "n_draws": 4,
-    "burn_in": 0.0,
+    "n_kept": 4,
+    "tail": 1.0,
     "clip_norm": 0.1,
     "step_size": 0.1,
-    "temperature": 1e-4,
-    "C": 100.0,
+    "sampler": {"kind": "sgld", **COLD},
 }
+CHAIN = {**STEPS, "preconditioner": None, "prior": "normal", "prior_scale": 10.0}
 HIDDEN = "the first step hides in the random momentum that the chain starts with"
+ONE_BATCH = "all records are one batch here; DPSGLDClassifier draws its batches by the same code"
 HALF = (
     "near the origin a gradient is half of its bound, and a label flip moves it by half of what a "
     "replacement may"
@@ -266,7 +273,7 @@ UNUSED = f"{SPREAD}; half of the budget pays for hidden states, and here there i
 POLES = "a log-concave density reaches the range of its exponent only at the poles of the ball"
 STRONG = {"C": 0.01, "cap_at_posterior": False}
 BALL = {"coef_norm": 1.0, "C": 100.0, "cap_at_posterior": False}
-STILL = {"friction": 1e-6, "temperature": "auto", "look": kicks_of, "note": HIDDEN}
+STILL = {"kind": "sgnht", "friction": 1e-6}
 
 DRAWS = {"mechanism": "ops", "alpha_emission": 0.01, "cost": 2, **PURE}
 HAMILTON = {"sampler": "hmc", "n_chains": 1, "n_steps": 1, "cost": 3}
@@ -282,13 +289,11 @@ def _samples(estimator: Any, *, note: str = "", **smooth: Any) -> list[Case]:
     """One posterior sample, by every sampler."""
     settings = {**STRONG, **smooth, **BUDGET, "look": first_coefficient, "note": note}
     ball = {**BALL, **PURE, "look": first_coefficient, "note": POLES, "cost": 2}
-    thermostat = {"sampler": "sgnht", "n_steps": 100}
     return [
         *_linear(estimator, "Langevin", TINY, sampler="langevin", n_steps=8, **settings),
         *_linear(estimator, "rejection", TINY, sampler="rejection", **settings),
         *_linear(estimator, "rejection, pure", TINY, sampler="rejection", **ball),
         *_linear(estimator, "HMC", TINY, **HAMILTON, **settings),
-        *_linear(estimator, "SGNHT", TINY, **thermostat, **settings),
     ]
 
 
@@ -313,23 +318,14 @@ CASES: list[Case] = [
     *_chain("SGLD"),
     *_chain("Poisson batches", batch_size=5, look=BatchSteps()),
     *_chain("fixed batches", batch_size=5, subsampling="fixed", look=BatchSteps()),
-    *_chain("SGHMC", sampler="sghmc"),
-    *_chain("SGNHT", sampler="sgnht", step_size=0.01, **STILL),
-    *_chain("SGFS", sampler="sgfs", step_size=400.0, temperature="auto"),
-    *_chain("hybrid", init="ops"),
+    *_chain("SGHMC", sampler={"kind": "sghmc", **COLD}),
+    *_chain("SGNHT", sampler=STILL, step_size=0.01, look=kicks_of, note=HIDDEN),
+    *_chain("SGFS", sampler="sgfs", step_size=400.0),
     *_chain("released moments", n_rows=60, preconditioner="auto"),
-    *_linear(
-        DPSGLDClassifier,
-        "last state",
-        TINY,
-        release="last",
-        n_steps=4,
-        C=1.0,
-        look=first_coefficient,
-        note=HALF,
-        **BUDGET,
-    ),
     *_network("network"),
+    *_network("network, fixed batches", subsampling="fixed", note=ONE_BATCH),
+    *_network("network, SGHMC", sampler={"kind": "sghmc", **COLD}),
+    *_network("network, SGNHT", sampler="sgnht", note=HIDDEN),
     *_counts("Laplace, Bernoulli", SINGLETON, mechanism="laplace", **PURE),
     *_counts("Gaussian, Bernoulli", SINGLETON, mechanism="gaussian", **BUDGET),
     *_counts("one draw, Bernoulli", SWITCH, mechanism="ops", alpha=0.01, note=SPREAD, **PURE),
@@ -343,7 +339,7 @@ CASES: list[Case] = [
     *_events("Gaussian", mechanism="gaussian", **BUDGET),
     *_events("draws", note=UNUSED, **DRAWS),
     *_events("collapsed draws", state_sampler="collapsed", note=UNUSED, **DRAWS),
-    *_events("converged draws", ops_accounting="converged", note=SPREAD, **DRAWS),
+    *_events("converged draws", calibration="converged", note=SPREAD, **DRAWS),
     Case(
         ObjPertLogisticRegression,
         "large norm",

@@ -100,9 +100,10 @@ class BatchSteps:
     def __call__(self, fitted: Any) -> float:
         step, rate = fitted.step_size_, float(fitted.batch_size) / N_ALONE
         states = np.append(0.0, draws_of(fitted))
-        moves = (states[1:] - states[:-1] * (1.0 - step / fitted.C)) / step * rate
+        moves = (states[1:] - states[:-1] * (1.0 - step / fitted.prior_scale**2)) / step * rate
         shift = float(fitted.clip_norm)
-        noise = max(fitted.noise_multiplier_ * shift, np.sqrt(2 * fitted.temperature / step) * rate)
+        own = np.sqrt(2 * fitted.sampler["temperature"] / step) * rate
+        noise = max(fitted.noise_.scale, own)
         present, opposite = (
             np.log1p(rate * np.expm1((sign * moves * shift - shift**2 / 2) / noise**2)).sum()
             for sign in (1.0, -1.0)

@@ -14,13 +14,15 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.stats import cauchy, gamma
+from scipy.stats import cauchy
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB
+from sklearn.neural_network import MLPClassifier
 
 from skdpbayes import (
     DPSGLDClassifier,
+    DPSGLDNetworkClassifier,
     LaplaceNaiveBayes,
     ObjPertLogisticRegression,
     OPSLinearSVC,
@@ -69,8 +71,8 @@ def same_as_bernoulli_nb(fitted: BaseEstimator, X: Any, y: Any) -> None:
     np.testing.assert_allclose(fitted.predict_proba(X), expected.predict_proba(X), rtol=1e-9)
 
 
-def draw_near_the_mode(fitted: BaseEstimator, X: Any, y: Any) -> None:
-    """A draw's penalized loss exceeds the minimum by Gamma(p / 2), p coefficients."""
+def mode_and_draws_near_it(fitted: BaseEstimator, X: Any, y: Any) -> None:
+    """The mode has the least penalized loss; draws exceed it by Gamma(p / 2), p coefficients."""
     signs = np.where(y == fitted.classes_[1], 1.0, -1.0)
     rows = np.column_stack([X, np.ones(len(X))])
     logistic = hasattr(fitted, "predict_proba")
@@ -80,12 +82,14 @@ def draw_near_the_mode(fitted: BaseEstimator, X: Any, y: Any) -> None:
         losses = np.logaddexp(0.0, -margins) if logistic else np.maximum(0.0, 1.0 - margins)
         return float(losses.sum() + theta @ theta / (2.0 * fitted.C_))
 
-    draw = np.append(fitted.coef_, fitted.intercept_)
-    start = minimize(objective, draw, method="BFGS").x if logistic else draw
+    mode = np.append(fitted.coef_, fitted.intercept_)
+    start = minimize(objective, mode, method="BFGS").x if logistic else mode
     best = minimize(objective, start, method="Nelder-Mead", options={"maxiter": 4000}).fun
-    excess = objective(draw) - best
-    low, high = gamma(draw.shape[0] / 2).ppf([1e-4, 1 - 1e-4])
-    assert low < excess < high, (low, excess, high)
+    assert objective(mode) - best < (1e-6 if logistic else 1e-2)
+    draws = fitted.sample_posterior(400, random_state=0)
+    thetas = np.concatenate([draws["coef"][:, 0], draws["intercept"]], axis=1)
+    excess = np.mean([objective(theta) for theta in thetas]) - best
+    assert 0.8 < excess / (thetas.shape[1] / 2) < 1.25, excess
 
 
 def chain_around_the_mode(fitted: BaseEstimator, X: Any, y: Any) -> None:
@@ -94,8 +98,8 @@ def chain_around_the_mode(fitted: BaseEstimator, X: Any, y: Any) -> None:
     rows = signs[:, None] * np.column_stack([X, np.ones(len(X))])
 
     def prior(theta: np.ndarray) -> float:
-        if fitted.C != "auto":
-            return float(theta @ theta / (2.0 * fitted.C))
+        if fitted.prior == "normal":
+            return float(theta @ theta / (2.0 * fitted.prior_scale**2))
         scales = np.append(np.full(X.shape[1], 2.5), 10.0)
         return -float(cauchy(scale=scales).logpdf(theta).sum())
 
@@ -109,6 +113,15 @@ def chain_around_the_mode(fitted: BaseEstimator, X: Any, y: Any) -> None:
     assert 0.6 < excess / (thetas.shape[1] / 2) < 1.6, excess
     assert objective(np.append(fitted.coef_, fitted.intercept_)) - best < 0.3 * excess
     assert fitted.temperature_ == 1.0
+
+
+def probabilities_of_a_network(fitted: BaseEstimator, X: Any, y: Any) -> None:
+    """Without noise: close to the same network trained by scikit-learn, and to the truth."""
+    plain = MLPClassifier((8,), activation="tanh", alpha=1.0, max_iter=2000, random_state=0)
+    gap = fitted.predict_proba(X) - plain.fit(20.0 * X, y).predict_proba(20.0 * X)
+    assert np.abs(gap).mean() < 0.1
+    truth = 1.0 / (1.0 + np.exp(-(6.0 * X[:, 0] - 3.0 * X[:, 1] + 0.5)))
+    assert np.abs(fitted.predict_proba(X)[:, 1] - truth).mean() < 0.15
 
 
 def same_as_logistic_regression(fitted: BaseEstimator, X: Any, y: Any) -> None:
@@ -155,12 +168,32 @@ def states_of_exact_counts(fitted: BaseEstimator, X: Any, y: Any) -> None:
 
 
 DRAWS = frozenset({"coef_", "intercept_", "_coef_draws", "_intercept_draws"})
+SAMPLE = frozenset({"coef_", "intercept_", "_posterior.linear.coef", "_posterior.linear.intercept"})
 
 CASES: list[Case] = [
     Case(
         DPSGLDClassifier,
-        DRAWS | {"step_size_", "temperature_"},
+        frozenset(
+            {
+                "coef_",
+                "intercept_",
+                "step_size_",
+                "temperature_",
+                "_posterior.coef",
+                "_posterior.intercept",
+                "_posterior.states.coef",
+                "_posterior.states.intercept",
+                "_posterior.step_size",
+                "_posterior.temperature",
+            }
+        ),
         parity=chain_around_the_mode,
+    ),
+    Case(
+        DPSGLDNetworkClassifier,
+        frozenset({"coefs_", "intercepts_", "_posterior.mean", "_posterior.states"}),
+        parity=probabilities_of_a_network,
+        params={"hidden_layer_sizes": (8,)},
     ),
     Case(
         ObjPertLogisticRegression,
@@ -169,8 +202,8 @@ CASES: list[Case] = [
         ),
         parity=same_as_logistic_regression,
     ),
-    Case(OPSLinearSVC, DRAWS, parity=draw_near_the_mode),
-    Case(OPSLogisticRegression, DRAWS, parity=draw_near_the_mode),
+    Case(OPSLinearSVC, SAMPLE, parity=mode_and_draws_near_it),
+    Case(OPSLogisticRegression, SAMPLE, parity=mode_and_draws_near_it),
     Case(
         LaplaceNaiveBayes,
         frozenset(
@@ -178,11 +211,13 @@ CASES: list[Case] = [
                 "statistics_",
                 "class_count_",
                 "class_log_prior_",
-                "_log_classes",
-                "_log_cells",
-                "_log_tokens",
-                "_means",
-                "_variances",
+                "_posterior.class_count",
+                "_posterior.release.statistics",
+                "_posterior.scores.classes",
+                "_posterior.scores.cells",
+                "_posterior.scores.tokens",
+                "_posterior.scores.means",
+                "_posterior.scores.variances",
             }
         ),
         parity=same_as_bernoulli_nb,
@@ -194,9 +229,11 @@ CASES: list[Case] = [
                 "released_counts_",
                 "states_",
                 "state_proba_",
-                "_start_draws",
-                "_transition_draws",
-                "_emission_draws",
+                "_posterior.counts",
+                "_posterior.state_proba",
+                "_posterior.start",
+                "_posterior.transition",
+                "_posterior.emission",
             }
         ),
         data=event_rows,

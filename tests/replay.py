@@ -25,6 +25,7 @@ inside an algorithm, the equivalent is measured:
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -34,15 +35,13 @@ from unittest import mock
 import numpy as np
 
 from skdpbayes import models, randomness, samplers
-from skdpbayes.estimators import (
-    _chain_models,
-    _chain_network,
-    _hmm_ops,
-    _naive_bayes_ops,
-    _ops_sampling,
-)
+from skdpbayes.estimators.chain.potential import LinearPotential
+from skdpbayes.estimators.hmm import gibbs
+from skdpbayes.estimators.naive_bayes import ops as naive_bayes_ops
+from skdpbayes.estimators.network.potential import NetworkPotential
 from skdpbayes.estimators.objective import estimator as objective_perturbation
 from skdpbayes.estimators.objective import solver as _objective_solver
+from skdpbayes.estimators.ops import sampling as ops_sampling
 
 NORMS = {"release_laplace": 1, "release_gaussian": 2, "release_counts": None}
 
@@ -250,7 +249,7 @@ def _with_words(
 
 def _probabilities_hook(tape: Tape) -> Callable[..., Any]:
     """Tables of naive Bayes, each row a draw from a Dirichlet density with a floor."""
-    original = _naive_bayes_ops.draw_floored_dirichlet
+    original = naive_bayes_ops.draw_floored_dirichlet
 
     def hook(parameter: Any, floor: float, most: float, generator: Any) -> Any:
         def compare(entry: Entry) -> Distance:
@@ -276,7 +275,7 @@ def _range_of_logarithms(change: np.ndarray, floor: float) -> float:
 
 def _emission_hook(tape: Tape) -> Callable[..., Any]:
     """Shares of pairs of values: a pair's log-odds move by at most the logarithm of the floor."""
-    original = _hmm_ops.redraw_pairs
+    original = gibbs.redraw_pairs
 
     def hook(emission: Any, totals: Any, prior: Any, floors: Any, generator: Any) -> Any:
         def compare(entry: Entry) -> Distance:
@@ -325,14 +324,14 @@ def hooks(tape: Tape) -> Iterator[None]:
             patch(randomness, name, _release_hook(tape, name))
         patch(objective_perturbation, "minimize", _minimize_hook(tape))
         patch(samplers, "langevin_chain", _langevin_hook(tape))
-        for kind in (_chain_models.LinearPotential, _chain_network.NetworkPotential):
+        for kind in (LinearPotential, NetworkPotential):
             patch(kind, "gradients", _gradients_hook(tape, kind))
         # one step at a time; the kernel of many steps equals that to the last bit (a test says so)
-        patch(_chain_models.LinearPotential, "langevin_states", lambda *_: None)
-        for name in ("draw_rejection", "draw_hmc", "draw_sgnht"):
-            patch(_ops_sampling, name, _draw_hook(tape, getattr(_ops_sampling, name)))
-        patch(_naive_bayes_ops, "draw_floored_dirichlet", _probabilities_hook(tape))
-        patch(_hmm_ops, "redraw_pairs", _emission_hook(tape))
+        patch(LinearPotential, "langevin_states", lambda *_: None)
+        for name in ("draw_rejection", "draw_hmc"):
+            patch(ops_sampling, name, _draw_hook(tape, getattr(ops_sampling, name)))
+        patch(naive_bayes_ops, "draw_floored_dirichlet", _probabilities_hook(tape))
+        patch(gibbs, "redraw_pairs", _emission_hook(tape))
         for name, place in (("sample_states_ffbs", 0), ("sweep_states_collapsed", 1)):
             patch(samplers, name, _states_hook(tape, name, place))
         yield
@@ -358,15 +357,29 @@ def replay(make: Callable[[], Any], data: Any, neighbor: Any) -> tuple[Any, Any,
 def differing_state(first: Any, second: Any, tolerance: float = 0.0) -> set[str]:
     """Names of fitted attributes that differ, by more than a relative tolerance of their numbers.
 
-    Parameters are left out.
+    Parameters are left out. Fields of the posterior have dotted names.
     """
     params = set(first.get_params())
-    names = (set(vars(first)) | set(vars(second))) - params
+    states = [
+        _flat({name: value for name, value in vars(fitted).items() if name not in params})
+        for fitted in (first, second)
+    ]
     return {
         name
-        for name in names
-        if not _equal(vars(first).get(name, None), vars(second).get(name, None), tolerance)
+        for name in set(states[0]) | set(states[1])
+        if not _equal(*(state.get(name, None) for state in states), tolerance)
     }
+
+
+def _flat(state: dict[str, Any]) -> dict[str, Any]:
+    """Open dataclasses that compare by identity, as posteriors do, into their fields."""
+    flat: dict[str, Any] = {}
+    for name, value in state.items():
+        if dataclasses.is_dataclass(value) and type(value).__eq__ is object.__eq__:
+            flat |= _flat({f"{name}.{key}": part for key, part in vars(value).items()})
+        else:
+            flat[name] = value
+    return flat
 
 
 def _equal(a: Any, b: Any, tolerance: float) -> bool:

@@ -329,13 +329,13 @@ def test_fars(folder):
     assert fars.n_categories.tolist() == [11, 56, 2, 2, 2]
     assert fars.times.tolist() == [0, 47, 13]
     assert (fars.n_times, fars.time_names[13]) == (48, "2014-02")
-    assert [fars.group_names[g] for g in fars.groups] == ["Alabama", "Wyoming", "Connecticut"]
+    assert [fars.sequence_names[g] for g in fars.sequences] == ["Alabama", "Wyoming", "Connecticut"]
     assert fars.target is None
     named = [fars.categories["category_harm_ev"][code] for code in fars.data[:, 1]]
     assert named == ["Tree (Standing Only)", "Motor Vehicle In-Transport", "Reported as Unknown"]
     np.testing.assert_array_equal(fars.source_codes["type_man_coll"][fars.data[:, 0]], [0, 99, 10])
-    regions = datasets.load_fars(folder, groups="region", fields=["dark"], target="drunk_driver")
-    assert [regions.group_names[g] for g in regions.groups] == ["South", "West", "Northeast"]
+    regions = datasets.load_fars(folder, sequences="region", fields=["dark"], target="drunk_driver")
+    assert [regions.sequence_names[g] for g in regions.sequences] == ["South", "West", "Northeast"]
     assert regions.data.tolist() == [[1], [1], [0]]
     assert regions.target.tolist() == [0, 1, 1]
 
@@ -352,8 +352,8 @@ def test_fars_errors(folder):
         datasets.load_fars(folder, fields=["dark", "color"])
     with pytest.raises(ValueError, match="target must be one of"):
         datasets.load_fars(folder, fields=["dark"], target="dark")
-    with pytest.raises(ValueError, match="groups must be one of"):
-        datasets.load_fars(folder, groups="county")
+    with pytest.raises(ValueError, match="sequences must be one of"):
+        datasets.load_fars(folder, sequences="county")
     path = folder / "fars/fars_2013_2016_tidy.csv"
     path.write_text(FARS.replace("13,10,99,9", "13,10,77,9"))
     with pytest.raises(ValueError, match="'category_harm_ev' holds 77"):

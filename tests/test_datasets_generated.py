@@ -56,13 +56,13 @@ def test_event_log_follows_its_parameters():
         30, 200, 20, n_states=3, categories=(6, 2), stickiness=0.8, random_state=0
     )
     assert log.data.shape == (30 * 200 * 20, 2)
-    assert np.bincount(log.groups * 200 + log.times, minlength=6000).tolist() == [20] * 6000
+    assert np.bincount(log.sequences * 200 + log.times, minlength=6000).tolist() == [20] * 6000
     np.testing.assert_allclose(log.transition.sum(axis=1), 1.0)
     np.testing.assert_allclose(np.diag(log.transition), 0.8)
     moves = np.zeros((3, 3))
     np.add.at(moves, (log.states[:, :-1].ravel(), log.states[:, 1:].ravel()), 1)
     np.testing.assert_allclose(moves / moves.sum(1, keepdims=True), log.transition, atol=0.05)
-    state = log.states[log.groups, log.times]
+    state = log.states[log.sequences, log.times]
     for k in range(3):
         for field, table in enumerate(log.emission):
             counts = np.bincount(log.data[state == k, field], minlength=table.shape[1])

@@ -154,5 +154,5 @@ def test_arviz_itself():
     assert data["posterior"].attrs["privacy"] == str(model.privacy_)
     events = np.random.default_rng(0).integers(2, size=(60, 2))
     chain = PrivateHMM(categories=2, n_states=2, n_iter=5, burn_in=2, random_state=0)
-    states = to_arviz(chain.fit(events, times=np.arange(60) % 3, groups=np.arange(60) % 2))
+    states = to_arviz(chain.fit(events, times=np.arange(60) % 3, sequences=np.arange(60) % 2))
     assert dict(states["posterior"].sizes)["chain"] == 1

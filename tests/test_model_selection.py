@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import pickle
 
@@ -25,6 +26,7 @@ from skdpbayes.model_selection import (
 from skdpbayes.model_selection.runs import draw_number_of_runs
 from skdpbayes.model_selection.scoring import make_score
 from skdpbayes.privacy import GaussianDP, PureDP, gdp_mu, negative_binomial_gamma
+from skdpbayes.privacy.budget import Noise
 from skdpbayes.randomness import make_generator
 from tests.contract import linear_data
 
@@ -73,11 +75,10 @@ def test_composition_of_pure_fits_adds_up_and_noise_serves_the_adjacency():
     plan = plan_search(pure_probe, 4, adjacency="replace_one", **common)
     assert plan.run_epsilon == pytest.approx(0.25, rel=0.01)
     # half of the validation records' epsilon each for the choice (2 / scale) and the score
-    assert plan.choice_scale == pytest.approx(4.0)
-    assert plan.score_scale == pytest.approx(2.0)
-    assert plan_search(pure_probe, 4, adjacency="zero_out", **common).choice_scale == pytest.approx(
-        2.0
-    )
+    assert plan.choice.scale == pytest.approx(4.0)
+    assert plan.score.scale == pytest.approx(2.0)
+    other = plan_search(pure_probe, 4, adjacency="zero_out", **common)
+    assert other.choice.scale == pytest.approx(2.0)
 
 
 def test_auto_weighs_the_budget_of_a_run_by_coverage():
@@ -113,7 +114,7 @@ def test_number_of_runs_has_its_distribution():
 
 
 @pytest.mark.parametrize("strategy", ["repeat", "compose"])
-def test_a_search_is_a_drop_in(strategy):
+def test_a_search_predicts_as_its_winner(strategy):
     X, y = linear_data()
     fitted = search(strategy=strategy).fit(X, y)
     assert fitted.best_params_ == GRID_POINTS[fitted.best_index_]
@@ -160,10 +161,13 @@ def test_results_are_public():
         "best_index_",
         "best_params_",
         "best_score_",
+        "classes_",
         "cv_results_",
+        "n_features_in_",
         "n_validation_",
         "plan_",
         "privacy_",
+        "_posterior",
     }
 
 
@@ -197,7 +201,9 @@ def test_score_noise_has_its_scale():
     """Accept the planned scale, reject two thirds and three halves of it."""
     score = make_score("accuracy")
     generator = make_generator(1)
-    draws = np.array([score.noisy(generator, 100, 5.0) for _ in range(4000)]) - 100
+    draws = (
+        np.array([score.noisy(generator, 100, Noise("laplace", 5.0)) for _ in range(4000)]) - 100
+    )
     assert abs(np.abs(draws).mean() / 5.0 - 1.0) < 0.08
 
 
@@ -316,8 +322,8 @@ def test_poisson_may_select_nothing():
         ({"delta": 1.0}, "delta"),
         ({"strategy": "all"}, "strategy"),
         ({"scoring": "roc_auc"}, "scoring"),
-        ({"validation_fraction": 1.0}, "validation_fraction"),
-        ({"validation_fraction": 1e-4}, "leaves a part empty"),
+        ({"test_size": 1.0}, "test_size"),
+        ({"test_size": 1e-4}, "leaves a part empty"),
         ({"mean_runs": 0.5}, "mean_runs"),
         ({"shape": -2.0}, "shape"),
     ],
@@ -335,8 +341,9 @@ def test_an_estimator_that_cannot_be_priced_is_refused():
 
 
 class Careless(LaplaceNaiveBayes):
-    def _reserve(self, guarantee):
+    def _budget(self, public):
         """Forget the ledger."""
+        return dataclasses.replace(super()._budget(public), ledger=None)
 
 
 def test_a_fit_that_ignores_its_ledger_is_refused():

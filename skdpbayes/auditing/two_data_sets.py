@@ -97,8 +97,8 @@ def audit(
     >>> from skdpbayes.auditing import audit, neighbors
     >>> pair = neighbors.label_flip(4, 1)
     >>> result = audit(
-    ...     LaplaceNaiveBayes(epsilon=2.0, classes=[0, 1], n_draws=1), pair.X, pair.y,
-    ...     neighbor=pair, n_trials=300, random_state=0,
+    ...     LaplaceNaiveBayes(epsilon=2.0, binarize=0.0, classes=[0, 1], predictive_draws=1),
+    ...     pair.X, pair.y, neighbor=pair, n_trials=300, random_state=0,
     ...     score=lambda fitted: fitted.statistics_)
     >>> result.verdict, bool(0.5 < result.epsilon_lower < 2.0)
     ('not refuted', True)

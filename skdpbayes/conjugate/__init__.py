@@ -1,7 +1,8 @@
 """Private posteriors of one-parameter models, with a known answer to compare everything to.
 
 Each model has ``posterior(data, epsilon, delta, mechanism=...)`` and returns a
-:class:`PrivatePosterior` with ``sample``, ``mean``, ``interval`` and ``privacy_``:
+:class:`PrivatePosterior` with ``sample``, ``mean``, ``interval`` and ``privacy_``; ``fit`` takes
+the same and keeps it as ``posterior_``:
 
 - ``mechanism="laplace"`` adds exact discrete Laplace noise to the sufficient statistics;
 - ``mechanism="gaussian"`` adds exact discrete Gaussian noise (``delta > 0``);
@@ -21,6 +22,6 @@ __getattr__, __dir__, __all__ = attach(
         "LogitNormalBernoulli": "logit_normal",
         "NormalMean": "normal",
         "NormalMeanVariance": "normal_variance",
-        "PrivatePosterior": "release",
+        "PrivatePosterior": "model",
     },
 )

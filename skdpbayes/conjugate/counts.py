@@ -8,23 +8,24 @@ from typing import Any
 import numpy as np
 from scipy.special import betaln
 
-from skdpbayes import randomness, samplers
+from skdpbayes import samplers
 from skdpbayes._validation import check_integer, check_real
-from skdpbayes.conjugate.floored import ROUNDING, draw_floored_dirichlet, floored_conditions
-from skdpbayes.conjugate.release import (
+from skdpbayes.conjugate.model import (
     ATTEMPTS,
     ConjugateModel,
-    PrivatePosterior,
-    Request,
+    Draw,
     draw_from_log_weights,
     log_binomial,
     log_noise_at,
     ops_eta,
-    single_draw,
     snapped,
 )
+from skdpbayes.privacy.budget import Budget, Noise
 from skdpbayes.privacy.events import BoundedRange
 from skdpbayes.privacy.mechanisms.exponential_mechanism import truncated_dirichlet_range
+from skdpbayes.privacy.sensitivity import moved
+from skdpbayes.release import counts as release
+from skdpbayes.release.floored import ROUNDING, draw_floored_dirichlet, floored_conditions
 
 __all__ = ["BetaBernoulli", "DirichletCategorical"]
 
@@ -67,46 +68,49 @@ class BetaBernoulli(ConjugateModel):
     """
 
     def __init__(self, a: float = 1.0, b: float = 1.0, *, min_probability: float = 0.05) -> None:
-        self.a = check_real("a", a, low=0.0, closed="neither")
-        self.b = check_real("b", b, low=0.0, closed="neither")
-        self.min_probability = check_real(
-            "min_probability", min_probability, low=0.0, high=0.5, closed="neither"
-        )
+        self.a = a
+        self.b = b
+        self.min_probability = min_probability
 
-    def _checked(self, data: Any) -> np.ndarray:
+    def _check(self) -> None:
+        check_real("a", self.a, low=0.0, closed="neither")
+        check_real("b", self.b, low=0.0, closed="neither")
+        floor = self.min_probability
+        check_real("min_probability", floor, low=0.0, high=0.5, closed="neither")
+
+    def _read(self, data: Any) -> np.ndarray:
         return check_binary(data)
 
-    def _from_noise(self, values: np.ndarray, request: Request) -> PrivatePosterior:
-        scale, event = request.noise_scale(1.0, 1.0)
-        guarantee = request.reserve(event, request.words)
-        noisy = int(request.add_noise(values.sum(keepdims=True), scale)[0])
-        released = {"n_ones": noisy, "n_total": values.size, "noise_scale": scale}
-        if request.posterior == "naive":
-            first, log_weights = min(max(noisy, 0), values.size), np.zeros(1)
-        else:
-            first, log_weights = 0, self._log_weights(noisy, values.size, request.mechanism, scale)
-        draw = partial(_draw_beta, first, log_weights, values.size, self.a, self.b)
-        return PrivatePosterior(guarantee, released, draw)
+    def _moves(self, records: int) -> tuple[float, float, int]:
+        return 1.0, 1.0, 1
 
-    def _log_weights(self, noisy: int, n_total: int, mechanism: str, scale: float) -> np.ndarray:
-        """Beta-binomial prior of the true count times the noise."""
-        n = np.arange(n_total + 1)
-        prior = log_binomial(n_total, n) + betaln(n + self.a, n_total - n + self.b)
-        return prior + log_noise_at(mechanism, scale, noisy - n)
+    def _release(
+        self, values: np.ndarray, noise: Noise, naive: bool, generator: np.random.Generator
+    ) -> tuple[dict[str, Any], Draw]:
+        n = values.size
+        noisy = int(release.counts(generator, values.sum(keepdims=True), noise)[0])
+        if naive:
+            first, log_weights = min(max(noisy, 0), n), np.zeros(1)
+        else:  # beta-binomial prior of the true count times the noise
+            k = np.arange(n + 1)
+            prior = log_binomial(n, k) + betaln(k + self.a, n - k + self.b)
+            first, log_weights = 0, prior + log_noise_at(noise, noisy - k)
+        released = {"n_ones": noisy, "n_total": n, "noise_scale": noise.scale}
+        return released, partial(_draw_beta, first, log_weights, n, self.a, self.b)
 
-    def _one_draw(self, values: np.ndarray, request: Request) -> PrivatePosterior:
-        eta = ops_eta(request)
-        records = 2.0 if request.replaces else 1.0
-        temper = min(1.0, eta / (records * truncated_dirichlet_range(2, self.min_probability)))
-        guarantee = request.reserve(BoundedRange(eta), "one draw from the tempered posterior")
-        generator = randomness.make_generator(request.random_state)
+    def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
+        eta, width = ops_eta(budget), truncated_dirichlet_range(2, self.min_probability)
+        return min(1.0, eta / (moved(budget.adjacency) * width)), BoundedRange(eta)
+
+    def _one_draw(
+        self, values: np.ndarray, temper: float, budget: Budget, generator: np.random.Generator
+    ) -> np.ndarray:
         ones = int(values.sum())
         parameter = np.array([[self.a + temper * ones, self.b + temper * (values.size - ones)]])
         exact = samplers.sample_truncated_dirichlet(
             parameter, self.min_probability, generator.random((1, 1, 2, 1 + 2 * ATTEMPTS))
         )[:, 0]
-        drawn = snapped(exact, self.min_probability, 1.0 - self.min_probability)
-        return single_draw(guarantee, drawn, temper)
+        return snapped(exact, self.min_probability, 1.0 - self.min_probability)
 
 
 def _draw_beta(
@@ -143,15 +147,21 @@ class DirichletCategorical(ConjugateModel):
     def __init__(
         self, n_categories: int, alpha: float = 1.0, *, min_probability: float | None = None
     ) -> None:
-        self.n_categories = check_integer("n_categories", n_categories, low=2)
-        self.alpha = check_real("alpha", alpha, low=0.0, closed="neither")
-        if min_probability is None:
-            min_probability = 0.1 / self.n_categories
-        self.min_probability = check_real(
-            "min_probability", min_probability, low=0.0, high=1.0 / n_categories, closed="neither"
-        )
+        self.n_categories = n_categories
+        self.alpha = alpha
+        self.min_probability = min_probability
 
-    def _checked(self, data: Any) -> np.ndarray:
+    def _check(self) -> None:
+        k = check_integer("n_categories", self.n_categories, low=2)
+        check_real("alpha", self.alpha, low=0.0, closed="neither")
+        check_real("min_probability", self._floor, low=0.0, high=1.0 / k, closed="neither")
+
+    @property
+    def _floor(self) -> float:
+        given = self.min_probability
+        return 0.1 / self.n_categories if given is None else given
+
+    def _read(self, data: Any) -> np.ndarray:
         values = np.asarray(data).ravel()
         codes = values.astype(np.int64)
         bad = codes.size == 0 or (codes != values).any()
@@ -159,38 +169,31 @@ class DirichletCategorical(ConjugateModel):
             raise ValueError(f"data must be codes 0, ..., {self.n_categories - 1}; at least one.")
         return codes
 
-    def _from_noise(self, values: np.ndarray, request: Request) -> PrivatePosterior:
-        moved = 2 if request.replaces else 1
-        scale, event = request.noise_scale(float(moved), float(moved))
-        guarantee = request.reserve(event, request.words)
-        counts = np.bincount(values, minlength=self.n_categories)
-        noisy = request.add_noise(counts, scale)
-        released = {"counts": noisy, "n_total": values.size, "noise_scale": scale}
-        if request.posterior == "naive" or scale == 0.0:
-            draw = partial(_draw_dirichlet, np.maximum(noisy, 0) + self.alpha)
-        else:
-            draw = partial(
-                _draw_noisy_dirichlet, noisy, values.size, self.alpha, ((request.mechanism, scale),)
-            )
-        return PrivatePosterior(guarantee, released, draw)
+    def _moves(self, records: int) -> tuple[float, float, int]:
+        return records, records, 1
 
-    def _one_draw(self, values: np.ndarray, request: Request) -> PrivatePosterior:
-        eta = ops_eta(request)
-        records = 2.0 if request.replaces else 1.0
-        width = truncated_dirichlet_range(self.n_categories, self.min_probability)
-        temper = min(1.0, eta / (records * width) * (1.0 - ROUNDING))
-        guarantee = request.reserve(
-            BoundedRange(eta),
-            "one draw from the tempered posterior",
-            floored_conditions([self.n_categories]),
-        )
-        generator = randomness.make_generator(request.random_state)
+    def _release(
+        self, values: np.ndarray, noise: Noise, naive: bool, generator: np.random.Generator
+    ) -> tuple[dict[str, Any], Draw]:
+        counts = np.bincount(values, minlength=self.n_categories)
+        noisy = release.counts(generator, counts, noise)
+        released = {"counts": noisy, "n_total": values.size, "noise_scale": noise.scale}
+        if naive:
+            return released, partial(_draw_dirichlet, np.maximum(noisy, 0) + self.alpha)
+        return released, partial(_draw_noisy_dirichlet, noisy, values.size, self.alpha, noise)
+
+    def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
+        eta, width = ops_eta(budget), truncated_dirichlet_range(self.n_categories, self._floor)
+        temper = min(1.0, eta / (moved(budget.adjacency) * width) * (1.0 - ROUNDING))
+        return temper, BoundedRange(eta), *floored_conditions([self.n_categories])
+
+    def _one_draw(
+        self, values: np.ndarray, temper: float, budget: Budget, generator: np.random.Generator
+    ) -> np.ndarray:
         counts = np.bincount(values, minlength=self.n_categories)
         n_records = temper * values.size + self.alpha * self.n_categories
-        drawn = draw_floored_dirichlet(
-            temper * counts[None] + self.alpha, self.min_probability, n_records, generator
-        )
-        return single_draw(guarantee, drawn, temper)
+        parameter = temper * counts[None] + self.alpha
+        return draw_floored_dirichlet(parameter, self._floor, n_records, generator)
 
 
 def _draw_dirichlet(
@@ -203,7 +206,7 @@ def _draw_noisy_dirichlet(
     noisy: np.ndarray,
     n_total: int,
     alpha: float,
-    noise: tuple[tuple[str, float], ...],
+    noise: Noise,
     generator: np.random.Generator,
     n_draws: int,
 ) -> np.ndarray:
@@ -212,7 +215,7 @@ def _draw_noisy_dirichlet(
         [noisy[None]],
         n_total,
         alpha,
-        samplers.noise_log_pmf(noise),
+        samplers.noise_log_pmf([(noise.law, noise.scale)]),
         generator.random((n_draws, 1)),
         generator.random((n_draws, 1, noisy.shape[0], 2)),
     )[:, 0]

@@ -8,24 +8,24 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, logsumexp
 
-from skdpbayes import randomness, samplers
+from skdpbayes import samplers
 from skdpbayes._validation import check_choice, check_real
 from skdpbayes.conjugate.counts import check_binary
-from skdpbayes.conjugate.release import (
+from skdpbayes.conjugate.model import (
     ATTEMPTS,
     ConjugateModel,
-    PrivatePosterior,
-    Request,
+    Draw,
     draw_from_log_weights,
     log_binomial,
     log_noise_at,
-    single_draw,
     snapped,
 )
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.privacy.budget import Budget, Noise
 from skdpbayes.privacy.events import GaussianDP
 from skdpbayes.privacy.mechanisms.exponential_mechanism import minami2016_mu
 from skdpbayes.privacy.mechanisms.gdp import gdp_mu
+from skdpbayes.release import counts as release
 
 __all__ = ["LogitNormalBernoulli"]
 
@@ -35,23 +35,21 @@ _REACH = 8.0  # standard deviations of the prior
 CALIBRATIONS = ("gdp", "minami2016")
 
 
-def allowed_mu(request: Request, calibration: str, *, corollary: bool = True) -> float:
+def allowed_mu(budget: Budget, calibration: str, *, corollary: bool = True) -> float:
     """Gaussian differential privacy that the budget allows, by the tight or the older bound.
 
     The older one is Theorem 7, or up to epsilon 1 the simpler `corollary` 8, which allows less.
     """
-    if request.delta == 0.0:
+    if budget.delta == 0.0:
         raise CalibrationError(
             "mechanism='ops' of this model needs delta > 0: its density has no bounded range; got "
             "delta=0. Use mechanism='laplace'."
         )
-    if np.isinf(request.epsilon):
-        return np.inf
     if calibration == "gdp":
-        return gdp_mu(request.epsilon, request.delta)
-    if corollary and request.epsilon <= 1.0:
-        return minami2016_mu(request.epsilon, request.delta, "corollary8")
-    return minami2016_mu(request.epsilon, request.delta, "theorem7")
+        return gdp_mu(budget.epsilon, budget.delta)
+    if corollary and budget.epsilon <= 1.0:
+        return minami2016_mu(budget.epsilon, budget.delta, "corollary8")
+    return minami2016_mu(budget.epsilon, budget.delta, "theorem7")
 
 
 class LogitNormalBernoulli(ConjugateModel):
@@ -76,24 +74,34 @@ class LogitNormalBernoulli(ConjugateModel):
     """
 
     def __init__(self, prior_scale: float = 2.0, *, calibration: str = "gdp") -> None:
-        self.prior_scale = check_real("prior_scale", prior_scale, low=0.0, closed="neither")
-        self.calibration = check_choice("calibration", calibration, CALIBRATIONS)
+        self.prior_scale = prior_scale
+        self.calibration = calibration
 
-    def _checked(self, data: Any) -> np.ndarray:
+    def _check(self) -> None:
+        check_real("prior_scale", self.prior_scale, low=0.0, closed="neither")
+        check_choice("calibration", self.calibration, CALIBRATIONS)
+
+    def _read(self, data: Any) -> np.ndarray:
         return check_binary(data)
 
-    def _from_noise(self, values: np.ndarray, request: Request) -> PrivatePosterior:
-        scale, event = request.noise_scale(1.0, 1.0)
-        guarantee = request.reserve(event, request.words)
-        noisy = int(request.add_noise(values.sum(keepdims=True), scale)[0])
-        released = {"n_ones": noisy, "n_total": values.size, "noise_scale": scale}
-        z, width = self._grid(values.size)
-        if request.posterior == "naive" or scale == 0.0:
-            log_density = self._log_density(z, min(max(noisy, 0), values.size), values.size)
-        else:
-            log_density = self._noisy_log_density(z, noisy, values.size, request.mechanism, scale)
-        log_weight = log_density + np.log(width)
-        return PrivatePosterior(guarantee, released, partial(_draw_logit, z, width, log_weight))
+    def _moves(self, records: int) -> tuple[float, float, int]:
+        return 1.0, 1.0, 1
+
+    def _release(
+        self, values: np.ndarray, noise: Noise, naive: bool, generator: np.random.Generator
+    ) -> tuple[dict[str, Any], Draw]:
+        n = values.size
+        noisy = int(release.counts(generator, values.sum(keepdims=True), noise)[0])
+        z, width = self._grid(n)
+        if naive:
+            log_likelihood = min(max(noisy, 0), n) * z
+        else:  # summed over the true count, weighted by the noise, one point of the grid at a time
+            k = np.arange(n + 1)
+            weight = log_binomial(n, k) + log_noise_at(noise, noisy - k)
+            log_likelihood = np.array([logsumexp(weight + k * value) for value in z])
+        log_density = log_likelihood - n * np.logaddexp(0.0, z) - 0.5 * (z / self.prior_scale) ** 2
+        released = {"n_ones": noisy, "n_total": n, "noise_scale": noise.scale}
+        return released, partial(_draw_logit, z, width, log_density + np.log(width))
 
     def _grid(self, n_total: int) -> tuple[np.ndarray, np.ndarray]:
         """Return centers and widths of cells that cover 8 standard deviations of the prior.
@@ -109,27 +117,13 @@ class LogitNormalBernoulli(ConjugateModel):
             edges = np.concatenate([-beyond[::-1], edges, beyond])
         return 0.5 * (edges[1:] + edges[:-1]), np.diff(edges)
 
-    def _log_density(self, z: np.ndarray, ones: float, n_total: float) -> np.ndarray:
-        prior = -0.5 * (z / self.prior_scale) ** 2
-        return prior + ones * z - n_total * np.logaddexp(0.0, z)
+    def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
+        temper = min(1.0, allowed_mu(budget, self.calibration) / self.prior_scale)
+        return temper, GaussianDP(temper * self.prior_scale)
 
-    def _noisy_log_density(
-        self, z: np.ndarray, noisy: int, n_total: int, mechanism: str, scale: float
+    def _one_draw(
+        self, values: np.ndarray, temper: float, budget: Budget, generator: np.random.Generator
     ) -> np.ndarray:
-        """Sum the posterior over the true count, weighted by the noise."""
-        n = np.arange(n_total + 1)
-        weight = log_binomial(n_total, n) + log_noise_at(mechanism, scale, noisy - n)
-        likelihood = np.empty(z.shape)
-        for i, value in enumerate(z):  # one line of the (grid, count) table at a time
-            likelihood[i] = logsumexp(weight + n * value) - n_total * np.logaddexp(0.0, value)
-        return likelihood - 0.5 * (z / self.prior_scale) ** 2
-
-    def _one_draw(self, values: np.ndarray, request: Request) -> PrivatePosterior:
-        mu = allowed_mu(request, self.calibration)
-        temper = min(1.0, mu / self.prior_scale)
-        event = GaussianDP(temper * self.prior_scale)
-        guarantee = request.reserve(event, "one draw from the tempered posterior")
-        generator = randomness.make_generator(request.random_state)
         reach = _REACH * self.prior_scale  # a public interval: the bound holds on it as well
         z = samplers.sample_log_concave(
             temper * float(values.sum()),
@@ -140,8 +134,7 @@ class LogitNormalBernoulli(ConjugateModel):
             reach,
             generator.random((1, 2 * ATTEMPTS)),
         )
-        drawn = snapped(expit(z), 0.0, 1.0)
-        return single_draw(guarantee, drawn, temper)
+        return snapped(expit(z), 0.0, 1.0)
 
 
 def _draw_logit(

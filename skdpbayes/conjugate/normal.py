@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
-from skdpbayes import models, randomness, samplers
+from skdpbayes import models, samplers
 from skdpbayes._validation import check_choice, check_integer, check_real
 from skdpbayes.conjugate.logit_normal import CALIBRATIONS, allowed_mu
-from skdpbayes.conjugate.release import (
+from skdpbayes.conjugate.model import (
     ATTEMPTS,
     ConjugateModel,
-    PrivatePosterior,
-    Request,
+    Draw,
     draw_from_log_weights,
     log_noise_at,
-    single_draw,
     snapped,
 )
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.privacy.events import BoundedRange, GaussianDP, PrivacyEvent
+from skdpbayes.privacy.budget import Budget, Noise
+from skdpbayes.privacy.events import BoundedRange, GaussianDP
 from skdpbayes.privacy.mechanisms.gdp import gdp_epsilon
+from skdpbayes.privacy.sensitivity import moved
+from skdpbayes.release.counts import counts as release_counts
+from skdpbayes.release.floats import floats as release_floats
 
-__all__ = ["NormalMean", "check_bounds", "check_data", "integer_sums"]
+__all__ = ["NormalMean", "NormalModel"]
 
 _GRID_POINTS = 4001
 # A Gaussian draw is rounded to a grid of at most 2^-28 of its deviation, which adds as much to the
@@ -33,33 +37,42 @@ _GRID_POINTS = 4001
 _SNAP_MU = 2.0**-27
 
 
-def check_bounds(bounds: Any) -> tuple[float, float]:
-    """Return a public pair of bounds that can be squared."""
-    if np.shape(bounds) != (2,):
-        raise ValueError(f"bounds must be a public (low, high) pair; got {bounds!r}.")
-    low, high = (check_real("bounds", float(b), low=-1e150, high=1e150) for b in bounds)
-    if not high - low >= 1e-150:
-        raise ValueError(f"bounds must have low < high, 1e-150 apart; got {bounds!r}.")
-    return low, high
+class NormalModel(ConjugateModel):
+    """What models of bounded numbers share: public bounds, and sums on a public grid."""
+
+    bounds: tuple[float, float]
+
+    def _check(self) -> None:
+        if np.shape(self.bounds) != (2,):
+            raise ValueError(f"bounds must be a public (low, high) pair; got {self.bounds!r}.")
+        # they can be squared
+        low, high = (check_real("bounds", float(b), low=-1e150, high=1e150) for b in self.bounds)
+        if not high - low >= 1e-150:
+            raise ValueError(f"bounds must have low < high, 1e-150 apart; got {self.bounds!r}.")
+
+    def _read(self, data: Any) -> np.ndarray:
+        values = np.asarray(data, dtype=np.float64).ravel()
+        if values.size == 0 or not np.isfinite(values).all():
+            raise ValueError("data must be finite numbers, at least one.")
+        return np.clip(values, *self.bounds)
+
+    @property
+    def _center(self) -> float:
+        return 0.5 * self.bounds[0] + 0.5 * self.bounds[1]
+
+    @property
+    def _half(self) -> float:
+        return 0.5 * self.bounds[1] - 0.5 * self.bounds[0]
+
+    def _integer_sums(self, values: np.ndarray, offset: int) -> np.ndarray:
+        """Integer sums of the standardized values and of the offset squares on the grid."""
+        low, high = (np.array([float(b)]) for b in self.bounds)
+        codes = np.zeros(values.size, dtype=np.int64)
+        columns = np.zeros(1, dtype=np.int64)
+        return models.sum_moments(values[:, None], columns, codes, low, high, offset, 1)[0, 0]
 
 
-def check_data(data: Any, bounds: tuple[float, float]) -> np.ndarray:
-    """Return the data as floats, clipped to the bounds."""
-    values = np.asarray(data, dtype=np.float64).ravel()
-    if values.size == 0 or not np.isfinite(values).all():
-        raise ValueError("data must be finite numbers, at least one.")
-    return np.clip(values, *bounds)
-
-
-def integer_sums(values: np.ndarray, bounds: tuple[float, float], offset: int) -> np.ndarray:
-    """Integer sums of the standardized values and of the offset squares on the public grid."""
-    low, high = (np.array([b]) for b in bounds)
-    codes = np.zeros(values.size, dtype=np.int64)
-    columns = np.zeros(1, dtype=np.int64)
-    return models.sum_moments(values[:, None], columns, codes, low, high, offset, 1)[0, 0]
-
-
-class NormalMean(ConjugateModel):
+class NormalMean(NormalModel):
     r"""Mean of bounded data with known standard deviation, :math:`\mu \sim N(m_0, \tau^2)`.
 
     The statistic is the sum of :math:`t = (2x - a - b)/(b - a) \in [-1, 1]` on a public grid: its
@@ -110,54 +123,61 @@ class NormalMean(ConjugateModel):
         prior_scale: float | None = None,
         calibration: str = "gdp",
     ) -> None:
-        self.bounds = check_bounds(bounds)
-        low, high = self.bounds
-        self.scale = check_real("scale", scale, low=0.0, closed="neither")
-        middle = 0.5 * low + 0.5 * high
-        self.prior_mean = middle if prior_mean is None else check_real("prior_mean", prior_mean)
-        width = high - low if prior_scale is None else prior_scale
-        self.prior_scale = check_real("prior_scale", width, low=0.0, closed="neither")
-        self.calibration = check_choice("calibration", calibration, CALIBRATIONS)
+        self.bounds = bounds
+        self.scale = scale
+        self.prior_mean = prior_mean
+        self.prior_scale = prior_scale
+        self.calibration = calibration
 
-    def _checked(self, data: Any) -> np.ndarray:
-        return check_data(data, self.bounds)
-
-    def _from_noise(self, values: np.ndarray, request: Request) -> PrivatePosterior:
-        moved = 2 if request.replaces else 1
-        scale, event = request.noise_scale(float(moved), float(moved**2), unit=models.GRID)
-        guarantee = request.reserve(event, request.words)
-        exact = integer_sums(values, self.bounds, 0)[:1]
-        noisy = float(request.add_noise(exact, scale * models.GRID)[0]) / models.GRID
-        half, center = self._half, 0.5 * self.bounds[0] + 0.5 * self.bounds[1]
-        total = values.size * center + half * noisy
-        if math.isinf(request.epsilon):
-            total = float(values.sum())
-        released = {"total": total, "n_total": values.size, "noise_scale": half * scale}
-        if request.posterior == "naive" or scale == 0.0:
-            sums, log_weights = np.array([total]), np.zeros(1)
-        else:
-            sums, log_weights = self._log_weights(
-                total, values.size, request.mechanism, half * scale
-            )
-        draw = partial(self._draw, sums, log_weights, values.size)
-        return PrivatePosterior(guarantee, released, draw)
+    def _check(self) -> None:
+        super()._check()
+        check_real("scale", self.scale, low=0.0, closed="neither")
+        check_real("prior_mean", self._prior_mean)
+        check_real("prior_scale", self._prior_scale, low=0.0, closed="neither")
+        check_choice("calibration", self.calibration, CALIBRATIONS)
 
     @property
-    def _half(self) -> float:
-        return 0.5 * self.bounds[1] - 0.5 * self.bounds[0]
+    def _prior_mean(self) -> float:
+        return self._center if self.prior_mean is None else self.prior_mean
 
-    def _log_weights(
-        self, total: float, n: int, mechanism: str, scale: float
-    ) -> tuple[np.ndarray, np.ndarray]:
+    @property
+    def _prior_scale(self) -> float:
+        return self._width if self.prior_scale is None else self.prior_scale
+
+    @property
+    def _width(self) -> float:
+        return float(self.bounds[1]) - float(self.bounds[0])
+
+    def _moves(self, records: int) -> tuple[float, float, int]:
+        return records, records**2, models.GRID
+
+    def _release(
+        self, values: np.ndarray, noise: Noise, naive: bool, generator: np.random.Generator
+    ) -> tuple[dict[str, Any], Draw]:
+        n, half = values.size, self._half
+        exact = self._integer_sums(values, 0)[:1]
+        noisy = float(release_counts(generator, exact, noise)[0]) / models.GRID
+        total = n * self._center + half * noisy
+        if noise.law == "none":  # not even rounded
+            total = float(values.sum())
+        in_units = replace(noise, scale=half * noise.scale / models.GRID)
+        released = {"total": total, "n_total": n, "noise_scale": in_units.scale}
+        sums, log_weights = np.array([total]), np.zeros(1)
+        if not naive:
+            sums, log_weights = self._log_weights(total, n, in_units)
+        # a copy: what is fitted does not change with the model's parameters
+        return released, partial(clone(self)._draw, sums, log_weights, n)
+
+    def _log_weights(self, total: float, n: int, noise: Noise) -> tuple[np.ndarray, np.ndarray]:
         """Normal prior of the true sum times the noise, on a grid where both matter."""
-        mean = n * self.prior_mean
-        deviation = math.hypot(n * self.prior_scale, math.sqrt(n) * self.scale)
-        reach = (36.0 if mechanism == "laplace" else 9.0) * scale
+        mean = n * self._prior_mean
+        deviation = math.hypot(n * self._prior_scale, math.sqrt(n) * self.scale)
+        reach = (36.0 if noise.law == "laplace" else 9.0) * noise.scale
         low, high = n * self.bounds[0], n * self.bounds[1]
         center = min(max(total, low), high)
         sums = np.linspace(max(low, center - reach), min(high, center + reach), _GRID_POINTS)
         prior = -0.5 * ((sums - mean) / deviation) ** 2
-        return sums, prior + log_noise_at(mechanism, scale, total - sums)
+        return sums, prior + log_noise_at(noise, total - sums)
 
     def _draw(
         self,
@@ -168,8 +188,8 @@ class NormalMean(ConjugateModel):
         n_draws: int,
     ) -> np.ndarray:
         total = sums[draw_from_log_weights(generator, log_weights, n_draws)]
-        precision = 1.0 / self.prior_scale**2 + n / self.scale**2
-        mean = (self.prior_mean / self.prior_scale**2 + total / self.scale**2) / precision
+        precision = self._precision(1.0, n)
+        mean = (self._prior_mean / self._prior_scale**2 + total / self.scale**2) / precision
         return mean + generator.standard_normal(n_draws) / math.sqrt(precision)
 
     def temper(self, n: int, mu: float) -> float:
@@ -182,12 +202,11 @@ class NormalMean(ConjugateModel):
         mu : float
             Gaussian differential privacy to keep.
         """
-        slope = (self.bounds[1] - self.bounds[0]) / self.scale**2
-        if math.isinf(mu):
-            return 1.0
+        self._check()
+        slope = self._width / self.scale**2
         # rho^2 slope^2 = mu^2 (1 / tau^2 + rho n / sigma^2)
         half = 0.5 * mu**2 * n / (self.scale**2 * slope**2)
-        return min(1.0, half + math.sqrt(half**2 + (mu / (slope * self.prior_scale)) ** 2))
+        return min(1.0, half + math.sqrt(half**2 + (mu / (slope * self._prior_scale)) ** 2))
 
     def draw_epsilon(self, n: int, delta: float, temper: float = 1.0) -> dict[str, float]:
         """Privacy loss of one draw when a record is replaced: exact, and by the older bound.
@@ -213,62 +232,51 @@ class NormalMean(ConjugateModel):
         >>> {name: round(epsilon, 3) for name, epsilon in price.items()}
         {'gdp': 0.333, 'minami2016': 0.475}
         """
+        self._check()
         n = check_integer("n", n, low=1)
         delta = check_real("delta", delta, low=0.0, high=1.0, closed="neither")
         temper = check_real("temper", temper, low=0.0, closed="neither")
-        pull = temper * (self.bounds[1] - self.bounds[0]) / self.scale**2
+        pull = temper * self._width / self.scale**2
         exact = pull / math.sqrt(self._precision(temper, n))
         return {
             "gdp": gdp_epsilon(exact, delta),
             "minami2016": 0.5 * exact**2 + exact * math.sqrt(2.0 * math.log(1.0 / delta)),
         }
 
-    def _one_draw(self, values: np.ndarray, request: Request) -> PrivatePosterior:
-        if request.delta == 0.0:
-            temper, event = self._pure_temper(request)
-        else:
-            temper, event = self._gaussian_temper(values.size, request)
-        guarantee = request.reserve(event, "one draw from the tempered posterior")
-        # From the middle of the bounds: exact sums keep the float error far below the grid.
-        center = 0.5 * self.bounds[0] + 0.5 * self.bounds[1]
-        total = math.fsum((values - center).tolist())
-        precision = self._precision(temper, values.size)
-        pull = (self.prior_mean - center) / self.prior_scale**2 + temper * total / self.scale**2
-        generator = randomness.make_generator(request.random_state)
-        if request.replaces and request.delta > 0.0:
-            # Released on a grid: the low bits of a float would betray the mean under the noise.
-            drawn = randomness.release_gaussian(
-                generator, np.array([pull / precision]), 1.0 / math.sqrt(precision)
-            )
-        else:
-            uniforms = generator.random((1, 2 * ATTEMPTS))
-            exact = samplers.sample_log_concave(
-                pull, 0.0, 0.0, precision, -self._half, self._half, uniforms
-            )
-            drawn = snapped(exact, -self._half, self._half)
-        drawn = center + drawn
-        return single_draw(guarantee, drawn, temper)
-
-    def _precision(self, temper: float, n: int) -> float:
-        return 1.0 / self.prior_scale**2 + temper * n / self.scale**2
-
-    def _pure_temper(self, request: Request) -> tuple[float, PrivacyEvent]:
-        """Temper the restricted posterior to a bounded range."""
-        width = ((self.bounds[1] - self.bounds[0]) / self.scale) ** 2
-        if not request.replaces:
-            width *= 0.5
-        temper = min(1.0, request.epsilon / width * (1.0 - 1e-12))
-        return temper, BoundedRange(request.epsilon)
-
-    def _gaussian_temper(self, n: int, request: Request) -> tuple[float, PrivacyEvent]:
-        mu = allowed_mu(request, self.calibration, corollary=False)
+    def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
+        records = moved(budget.adjacency)
+        if budget.delta == 0.0:  # the restricted posterior has a bounded range
+            width = 0.5 * records * (self._width / self.scale) ** 2
+            temper = min(1.0, budget.epsilon / width * (1.0 - 1e-12))
+            return temper, BoundedRange(budget.epsilon)
+        mu = allowed_mu(budget, self.calibration, corollary=False)
         if mu <= _SNAP_MU:
             raise CalibrationError(
-                f"epsilon={request.epsilon!r} with delta={request.delta!r} is too small for "
+                f"epsilon={budget.epsilon!r} with delta={budget.delta!r} is too small for "
                 "mechanism='ops': rounding the draw would cost more. Use mechanism='laplace'."
             )
-        certain = n if request.replaces else n - 1  # terms that both neighbors have
+        certain = n if records == 2 else n - 1  # terms that both neighbors have
         temper = self.temper(certain, mu - _SNAP_MU) * (1.0 - 1e-12)
-        slope = (self.bounds[1] - self.bounds[0]) / self.scale**2
+        slope = self._width / self.scale**2
         cost = temper * slope / math.sqrt(self._precision(temper, certain))
         return temper, GaussianDP(cost + _SNAP_MU)
+
+    def _one_draw(
+        self, values: np.ndarray, temper: float, budget: Budget, generator: np.random.Generator
+    ) -> np.ndarray:
+        # From the middle of the bounds: exact sums keep the float error far below the grid.
+        total = math.fsum((values - self._center).tolist())
+        precision = self._precision(temper, values.size)
+        shift = (self._prior_mean - self._center) / self._prior_scale**2
+        pull = shift + temper * total / self.scale**2
+        if moved(budget.adjacency) == 2 and budget.delta > 0.0:
+            # Released on a grid: the low bits of a float would betray the mean under the noise.
+            own = Noise("gaussian", 1.0 / math.sqrt(precision))
+            return self._center + release_floats(generator, np.array([pull / precision]), own)
+        uniforms = generator.random((1, 2 * ATTEMPTS))
+        half = self._half
+        exact = samplers.sample_log_concave(pull, 0.0, 0.0, precision, -half, half, uniforms)
+        return self._center + snapped(exact, -half, half)
+
+    def _precision(self, temper: float, n: int) -> float:
+        return 1.0 / self._prior_scale**2 + temper * n / self.scale**2

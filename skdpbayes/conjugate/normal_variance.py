@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from skdpbayes import models, randomness, samplers
+from skdpbayes import models, samplers
 from skdpbayes._validation import check_real
-from skdpbayes.conjugate.normal import check_bounds, check_data, integer_sums
-from skdpbayes.conjugate.release import (
-    ConjugateModel,
-    PrivatePosterior,
-    Request,
-    draw_from_log_weights,
-    ops_eta,
-    single_draw,
-)
+from skdpbayes.conjugate.model import Draw, draw_from_log_weights, ops_eta
+from skdpbayes.conjugate.normal import NormalModel
+from skdpbayes.privacy.budget import Budget, Noise
 from skdpbayes.privacy.events import BoundedRange
+from skdpbayes.privacy.sensitivity import moved
+from skdpbayes.release import counts as release
 
 __all__ = ["NormalMeanVariance"]
 
+_UNITS = np.array([models.GRID, models.GRID**2])  # steps of the two sums in a unit
 _CELLS, _FINE = 1024, 2**20  # cells of the public grid of (mean, deviation), steps within one
 
 
-class NormalMeanVariance(ConjugateModel):
+class NormalMeanVariance(NormalModel):
     r"""Mean and variance of bounded data, uniform prior on mean and standard deviation.
 
     Data are numbers, at least two. The statistics are :math:`\sum t` and :math:`\sum(\kappa -
@@ -54,50 +52,41 @@ class NormalMeanVariance(ConjugateModel):
     """
 
     def __init__(self, bounds: tuple[float, float], *, min_deviation: float = 0.2) -> None:
-        self.bounds = check_bounds(bounds)
-        self.min_deviation = check_real(
-            "min_deviation", min_deviation, low=0.0, high=1.0, closed="neither"
-        )
+        self.bounds = bounds
+        self.min_deviation = min_deviation
 
-    def _checked(self, data: Any) -> np.ndarray:
-        return check_data(data, self.bounds)
+    def _check(self) -> None:
+        super()._check()
+        share = self.min_deviation
+        check_real("min_deviation", share, low=0.0, high=1.0, closed="neither")
 
-    def _from_noise(self, values: np.ndarray, request: Request) -> PrivatePosterior:
+    def _read(self, data: Any) -> np.ndarray:
+        values = super()._read(data)
         if values.size < 2:
             raise ValueError("data must have at least two records.")
-        l1, squared = (2.25, 4.0) if request.replaces else (1.125, 1.0)
-        scale, event = request.noise_scale(l1, squared, unit=models.GRID)
-        guarantee = request.reserve(event, request.words)
-        noisy, kappa = self._noisy_sums(values, request, scale)
-        released = {"sums": noisy, "n_total": values.size, "noise_scale": scale}
-        if math.isinf(request.epsilon):
-            exact = (float(values.mean()), float(values.var()))
-            draw = partial(_draw_normal, values.size, exact)
-        elif request.posterior == "naive":
-            draw = partial(_draw_normal, values.size, self._projected(noisy, values.size, kappa))
-        else:
-            draw = partial(self._draw_noisy, noisy, values.size, kappa, request.mechanism, scale)
-        return PrivatePosterior(guarantee, released, draw)
+        return values
 
-    def _noisy_sums(
-        self, values: np.ndarray, request: Request, scale: float
-    ) -> tuple[np.ndarray, float]:
-        kappa = models.moment_offset(request.mechanism)
-        exact = integer_sums(values, self.bounds, int(kappa * models.GRID**2))
-        if scale == 0.0:
-            return exact / np.array([models.GRID, models.GRID**2]), kappa
-        generator = randomness.make_generator(request.random_state)
-        noisy = [
-            randomness.release_counts(
-                generator,
-                exact[i : i + 1],
-                scale * unit,
-                noise=request.mechanism,  # type: ignore[arg-type]
-            )[0]
-            / unit
-            for i, unit in enumerate((models.GRID, models.GRID**2))
+    def _moves(self, records: int) -> tuple[float, float, int]:
+        return 1.125 * records, records**2, models.GRID
+
+    def _release(
+        self, values: np.ndarray, noise: Noise, naive: bool, generator: np.random.Generator
+    ) -> tuple[dict[str, Any], Draw]:
+        n, scale = values.size, noise.scale / models.GRID
+        kappa = models.moment_offset(noise.law)
+        exact = self._integer_sums(values, int(kappa * models.GRID**2))
+        parts = [
+            release.counts(generator, exact[i : i + 1], replace(noise, scale=scale * unit))
+            for i, unit in enumerate(_UNITS.tolist())
         ]
-        return np.array(noisy), kappa
+        noisy = np.concatenate(parts) / _UNITS
+        released = {"sums": noisy, "n_total": n, "noise_scale": scale}
+        if noise.law == "none":
+            return released, partial(_draw_normal, n, (float(values.mean()), float(values.var())))
+        if naive:
+            return released, partial(_draw_normal, n, self._projected(noisy, n, kappa))
+        place = self._center, self._half
+        return released, partial(_draw_noisy, noisy, n, kappa, noise.law, scale, place)
 
     def ops_range(self, adjacency: str = "replace_one") -> float:
         """Range of the log-likelihood ratio of two records, or of one log-likelihood.
@@ -108,66 +97,61 @@ class NormalMeanVariance(ConjugateModel):
             Two records, or one.
         """
         steep = 2.0 / self.min_deviation**2
-        if adjacency == "replace_one":
+        if moved(adjacency) == 2:
             return 2.0 * steep
         top = -math.log(self.min_deviation)
         return top + max(steep - top, 2.0)
 
-    def _one_draw(self, values: np.ndarray, request: Request) -> PrivatePosterior:
-        eta = ops_eta(request)
-        temper = min(1.0, eta / self.ops_range(request.adjacency) * (1.0 - 1e-12))
-        guarantee = request.reserve(BoundedRange(eta), "one draw from the tempered posterior")
-        first, negative = integer_sums(values, self.bounds, 0) / np.array(
-            [models.GRID, models.GRID**2]
-        )
+    def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
+        eta, width = ops_eta(budget), self.ops_range(budget.adjacency)
+        return min(1.0, eta / width * (1.0 - 1e-12)), BoundedRange(eta)
+
+    def _one_draw(
+        self, values: np.ndarray, temper: float, budget: Budget, generator: np.random.Generator
+    ) -> np.ndarray:
+        first, negative = self._integer_sums(values, 0) / _UNITS
         cells = (np.arange(_CELLS) + 0.5) / _CELLS
         mean = 2.0 * cells[:, None] - 1.0
         deviation = self.min_deviation + (1.0 - self.min_deviation) * cells
         squares = -negative - 2.0 * mean * first + values.size * mean**2
         log_weights = -values.size * np.log(deviation) - squares / (2.0 * deviation**2)
-        generator = randomness.make_generator(request.random_state)
         chosen = draw_from_log_weights(generator, temper * log_weights.ravel(), 1)
         # Even noise within the cell; it knows nothing of the data.
         inside = (generator.integers(_FINE, size=2) + 0.5) / _FINE
         at = (np.concatenate(np.divmod(chosen, _CELLS)) + inside) / _CELLS
-        drawn_deviation = self.min_deviation + (1.0 - self.min_deviation) * at[1]
-        variance = (self._half * drawn_deviation) ** 2
-        drawn = np.array([[self._mean_in_units(2.0 * at[0] - 1.0), variance]])
-        return single_draw(guarantee, drawn, temper)
+        drawn = self.min_deviation + (1.0 - self.min_deviation) * at[1]
+        drawn_mean = self._center + self._half * (2.0 * at[0] - 1.0)
+        return np.array([[drawn_mean, (self._half * drawn) ** 2]])
 
     def _projected(self, noisy: np.ndarray, n: int, kappa: float) -> tuple[float, float]:
         """Noisy moments taken for true ones, moved to the nearest possible values."""
         mean = min(max(noisy[0] / n, -1.0), 1.0)
         variance = min(max(kappa - noisy[1] / n - mean**2, 1e-6), 1.0 - mean**2 + 1e-6)
-        return self._mean_in_units(mean), variance * self._half**2
+        return self._center + self._half * mean, variance * self._half**2
 
-    @property
-    def _half(self) -> float:
-        return 0.5 * self.bounds[1] - 0.5 * self.bounds[0]
 
-    def _mean_in_units(self, mean: Any) -> Any:
-        return 0.5 * self.bounds[0] + 0.5 * self.bounds[1] + self._half * mean
-
-    def _draw_noisy(
-        self,
-        noisy: np.ndarray,
-        n: int,
-        kappa: float,
-        mechanism: str,
-        scale: float,
-        generator: np.random.Generator,
-        n_draws: int,
-    ) -> np.ndarray:
-        moments = samplers.sample_noisy_moments(
-            noisy[None, None],
-            np.full((n_draws, 1), n),
-            kappa,
-            samplers.noise_log_pmf([(mechanism, 64.0)]),
-            scale / 64.0,
-            generator.random((n_draws, 1, 1, 4)),
-        )[:, 0, 0]
-        mean = self._mean_in_units(moments[:, 0])
-        return _draw_normal(n, (mean, self._half**2 * moments[:, 1]), generator, n_draws)
+def _draw_noisy(
+    noisy: np.ndarray,
+    n: int,
+    kappa: float,
+    law: str,
+    scale: float,
+    place: tuple[float, float],
+    generator: np.random.Generator,
+    n_draws: int,
+) -> np.ndarray:
+    moments = samplers.sample_noisy_moments(
+        noisy[None, None],
+        np.full((n_draws, 1), n),
+        kappa,
+        samplers.noise_log_pmf([(law, 64.0)]),
+        scale / 64.0,
+        generator.random((n_draws, 1, 1, 4)),
+    )[:, 0, 0]
+    center, half = place
+    return _draw_normal(
+        n, (center + half * moments[:, 0], half**2 * moments[:, 1]), generator, n_draws
+    )
 
 
 def _draw_normal(

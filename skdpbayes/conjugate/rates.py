@@ -8,20 +8,21 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from skdpbayes import randomness, samplers
+from skdpbayes import samplers
 from skdpbayes._validation import check_integer, check_real
-from skdpbayes.conjugate.release import (
+from skdpbayes.conjugate.model import (
     ATTEMPTS,
     ConjugateModel,
-    PrivatePosterior,
-    Request,
+    Draw,
     draw_from_log_weights,
     log_noise_at,
     ops_eta,
-    single_draw,
     snapped,
 )
+from skdpbayes.privacy.budget import Budget, Noise
 from skdpbayes.privacy.events import BoundedRange
+from skdpbayes.privacy.sensitivity import moved
+from skdpbayes.release import counts as release
 
 __all__ = ["GammaPoisson"]
 
@@ -41,7 +42,7 @@ class GammaPoisson(ConjugateModel):
     Parameters
     ----------
     max_count : int
-        Public bound on a count, >= 1.
+        Public bound on a count, from 1 to 2**31.
     shape, rate : float, default=1.0
         Prior parameters, > 0.
     rate_bounds : (float, float), default=None
@@ -56,74 +57,74 @@ class GammaPoisson(ConjugateModel):
         *,
         rate_bounds: tuple[float, float] | None = None,
     ) -> None:
-        self.max_count = check_integer("max_count", max_count, low=1)
-        self.shape = check_real("shape", shape, low=0.0, closed="neither")
-        self.rate = check_real("rate", rate, low=0.0, closed="neither")
-        low, high = rate_bounds or (self.max_count / 100.0, float(self.max_count))
-        self.rate_bounds = (
-            check_real("rate_bounds", float(low), low=0.0, high=float(high), closed="neither"),
-            check_real("rate_bounds", float(high), low=0.0, closed="neither"),
-        )
+        self.max_count = max_count
+        self.shape = shape
+        self.rate = rate
+        self.rate_bounds = rate_bounds
 
-    def _checked(self, data: Any) -> np.ndarray:
+    def _check(self) -> None:
+        check_integer("max_count", self.max_count, low=1, high=2**31)  # sums stay within int64
+        check_real("shape", self.shape, low=0.0, closed="neither")
+        check_real("rate", self.rate, low=0.0, closed="neither")
+        low, high = self._range
+        check_real("rate_bounds", low, low=0.0, high=high, closed="neither")
+        check_real("rate_bounds", high, low=0.0, closed="neither")
+
+    @property
+    def _range(self) -> tuple[float, float]:
+        low, high = self.rate_bounds or (self.max_count / 100.0, self.max_count)
+        return float(low), float(high)
+
+    def _read(self, data: Any) -> np.ndarray:
         values = np.asarray(data).ravel()
         counts = values.astype(np.int64)
         if counts.size == 0 or (counts != values).any() or counts.min() < 0:
             raise ValueError("data must be counts (whole numbers >= 0), at least one.")
         return np.minimum(counts, self.max_count)
 
-    def _from_noise(self, values: np.ndarray, request: Request) -> PrivatePosterior:
-        scale, event = request.noise_scale(
-            float(self.max_count),
-            1.0 if request.mechanism == "gaussian" else 0.0,
-            unit=self.max_count,
-        )
-        step = scale if request.mechanism == "laplace" else scale * self.max_count
-        guarantee = request.reserve(event, request.words)
-        noisy = int(request.add_noise(values.sum(keepdims=True), step)[0])
-        released = {"total": noisy, "n_total": values.size, "noise_scale": step}
-        top = self.max_count * values.size
-        if request.posterior == "naive" or step == 0.0:
-            first, log_weights = min(max(noisy, 0), top), np.zeros(1)
-        else:
-            first, log_weights = self._log_weights(noisy, values.size, top, request.mechanism, step)
-        draw = partial(_draw_gamma, first, log_weights, self.shape, self.rate + values.size)
-        return PrivatePosterior(guarantee, released, draw)
+    def _moves(self, records: int) -> tuple[float, float, int]:
+        return 1.0, 1.0, self.max_count
 
-    def _log_weights(
-        self, noisy: int, n_total: int, top: int, mechanism: str, scale: float
-    ) -> tuple[int, np.ndarray]:
-        """Negative-binomial prior of the true sum times the noise, where it matters."""
-        reach = int(np.ceil((40.0 if mechanism == "laplace" else 9.0) * scale)) + 1
-        center = min(max(noisy, 0), top)
-        s = np.arange(max(0, center - reach), min(top, center + reach) + 1)
-        share = n_total / (n_total + self.rate)
-        prior = gammaln(s + self.shape) - gammaln(s + 1.0) + s * np.log(share)
-        return int(s[0]), prior + log_noise_at(mechanism, scale, noisy - s)
+    def _release(
+        self, values: np.ndarray, noise: Noise, naive: bool, generator: np.random.Generator
+    ) -> tuple[dict[str, Any], Draw]:
+        n, top = values.size, self.max_count * values.size
+        noisy = int(release.counts(generator, values.sum(keepdims=True), noise)[0])
+        first, log_weights = min(max(noisy, 0), top), np.zeros(1)
+        if not naive:  # negative-binomial prior of the true sum times the noise, where it matters
+            reach = int(np.ceil((40.0 if noise.law == "laplace" else 9.0) * noise.scale)) + 1
+            s = np.arange(max(0, first - reach), min(top, first + reach) + 1)
+            prior = gammaln(s + self.shape) - gammaln(s + 1.0) + s * np.log(n / (n + self.rate))
+            first, log_weights = int(s[0]), prior + log_noise_at(noise, noisy - s)
+        released = {"total": noisy, "n_total": n, "noise_scale": noise.scale}
+        return released, partial(_draw_gamma, first, log_weights, self.shape, self.rate + n)
 
-    def _one_draw(self, values: np.ndarray, request: Request) -> PrivatePosterior:
-        low, high = self.rate_bounds
-        if request.replaces:
+    def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
+        low, high = self._range
+        eta, width = ops_eta(budget), _largest_range(self.max_count, low, high)
+        if moved(budget.adjacency) == 2:
             width = self.max_count * np.log(high / low)
-        else:
-            width = _largest_range(self.max_count, low, high)
-        eta = ops_eta(request)
-        temper = min(1.0, eta / width)
-        guarantee = request.reserve(BoundedRange(eta), "one draw from the tempered posterior")
-        generator = randomness.make_generator(request.random_state)
+        return min(1.0, eta / width), BoundedRange(eta)
+
+    def _one_draw(
+        self, values: np.ndarray, temper: float, budget: Budget, generator: np.random.Generator
+    ) -> np.ndarray:
+        low, high = self._range
         shape = self.shape + temper * values.sum()
         rate = self.rate + temper * values.size
         uniforms = generator.random((1, 2 * ATTEMPTS))
         log_rate = samplers.sample_log_concave(
             shape, 0.0, rate, 0.0, np.log(low), np.log(high), uniforms
         )
-        drawn = snapped(np.exp(log_rate), low, high)
-        return single_draw(guarantee, drawn, temper)
+        return snapped(np.exp(log_rate), low, high)
 
 
 def _largest_range(max_count: int, low: float, high: float) -> float:
-    """Range of ``x log(lam) - lam`` over [low, high], the largest over x in 0..max_count."""
-    x = np.arange(max_count + 1.0)
+    """Range of ``x log(lam) - lam`` over [low, high], the largest over x in 0..max_count.
+
+    A range of functions that are linear in x is convex in x, hence largest at an end.
+    """
+    x = np.array([0.0, max_count])
     ends = np.stack([x * np.log(low) - low, x * np.log(high) - high])
     peak = np.clip(x, low, high)
     return float((x * np.log(peak) - peak - ends.min(axis=0)).max())

@@ -41,7 +41,7 @@ def load_fars(
     data_home: str | os.PathLike[str] | None = None,
     *,
     fields: Sequence[str] | None = None,
-    groups: str = "state",
+    sequences: str = "state",
     target: str | None = None,
     as_frame: bool = False,
     return_X_y: bool = False,
@@ -61,8 +61,8 @@ def load_fars(
         ``multi_vehicle``, ``dark``, ``adverse_weather``, ``work_zone``, ``intersection``,
         ``on_nhs``, ``weekend``. None: the first two and ``drunk_driver``, ``dark``,
         ``adverse_weather``. Every field costs budget.
-    groups : {"state", "region"}, default="state"
-        What ``groups`` holds: the 51 states or the 4 census regions.
+    sequences : {"state", "region"}, default="state"
+        What ``sequences`` holds: the 51 states or the 4 census regions.
     target : str, default=None
         A yes/no field to return as ``target``; it may not be among ``fields``.
     as_frame : bool, default=False
@@ -74,13 +74,13 @@ def load_fars(
     -------
     fars : :class:`~sklearn.utils.Bunch`
         ``data`` (n_events, n_fields) of codes 0, 1, ..., ``target`` (or None), ``times`` and
-        ``groups`` (one integer an event), ``feature_names``, ``target_names``, ``DESCR`` and the
-        public metadata: ``n_times``, ``time_names``, ``group_names``, ``categories`` (field to
+        ``sequences`` (one integer an event), ``feature_names``, ``target_names``, ``DESCR`` and the
+        public metadata: ``n_times``, ``time_names``, ``sequence_names``, ``categories`` (field to
         labels), ``n_categories``, ``bounds`` of the codes, ``source_codes`` (field to the codes
         of the code book).
     """
     chosen = _checked_fields(_DEFAULT_FIELDS if fields is None else fields, target)
-    check_choice("groups", groups, ("state", "region"))
+    check_choice("sequences", sequences, ("state", "region"))
     path = files.locate("FARS", _FILE, data_home)
     if path is None:
         raise files.unavailable("FARS", _FILE, "no local file, and the set is not on OpenML")
@@ -89,7 +89,7 @@ def load_fars(
     source = {name: np.array(list(_CODED[name])) for name in chosen}
     categories = {name: tuple(_CODED[name].values()) for name in chosen}
     counts = encoding_tools.counts_of(categories)
-    place, place_names = _groups(columns["state"], groups)
+    place, place_names = _sequences(columns["state"], sequences)
     times = columns["month_index"]
     if times.min() < 0 or times.max() >= N_TIMES:
         raise ValueError(f"{path}: month_index must lie in 0..{N_TIMES - 1}")
@@ -101,10 +101,10 @@ def load_fars(
         return_X_y=return_X_y,
         target_names=None if target is None else [f"not {target}", target],
         times=times,
-        groups=place,
+        sequences=place,
         n_times=N_TIMES,
         time_names=[f"{2013 + k // 12}-{k % 12 + 1:02d}" for k in range(N_TIMES)],
-        group_names=place_names,
+        sequence_names=place_names,
         categories=categories,
         n_categories=counts,
         bounds={name: (0, int(k) - 1) for name, k in zip(chosen, counts, strict=True)},
@@ -154,9 +154,9 @@ def _positions(column: np.ndarray, codes: np.ndarray, name: str) -> np.ndarray:
     return position
 
 
-def _groups(state: np.ndarray, groups: str) -> tuple[np.ndarray, list[str]]:
+def _sequences(state: np.ndarray, sequences: str) -> tuple[np.ndarray, list[str]]:
     position = _positions(state, np.array(list(codebook.STATES)), "state")
-    if groups == "state":
+    if sequences == "state":
         return position, [name for name, _ in codebook.STATES.values()]
     region = np.array([codebook.REGIONS.index(part) for _, part in codebook.STATES.values()])
     return region[position], list(codebook.REGIONS)

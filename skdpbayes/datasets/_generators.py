@@ -158,7 +158,7 @@ def make_beta_bernoulli(
 
 
 def make_event_log(
-    n_groups: int = 20,
+    n_sequences: int = 20,
     n_times: int = 60,
     events_per_cell: float = 500,
     *,
@@ -169,14 +169,14 @@ def make_event_log(
     vary_counts: bool = False,
     random_state: Any = None,
 ) -> Bunch:
-    """Generate an event log: events in groups and times whose fields follow a hidden state.
+    """Generate an event log: events in sequences and times whose fields follow a hidden state.
 
-    Each group runs its own Markov chain over ``n_times`` steps. All events of a cell (group, time)
-    share its state, and given the state their categorical fields are independent.
+    Each sequence runs its own Markov chain over ``n_times`` steps. All events of a cell (sequence,
+    time) share its state, and given the state their categorical fields are independent.
 
     Parameters
     ----------
-    n_groups, n_times : int, default=20 and 60
+    n_sequences, n_times : int, default=20 and 60
         The grid.
     events_per_cell : float, default=500
         Number of events in a cell; may be fractional with ``vary_counts``.
@@ -196,10 +196,10 @@ def make_event_log(
     Returns
     -------
     log : :class:`~sklearn.utils.Bunch`
-        ``data`` (n_events, n_fields) of integer codes, ``times``, ``groups`` (n_events,), the truth
-        ``states`` (n_groups, n_times), ``start`` (n_states,), ``transition`` (n_states, n_states),
-        ``emission`` (list of (n_states, categories[f])), and the public ``n_groups``, ``n_times``,
-        ``n_categories``, ``feature_names``.
+        ``data`` (n_events, n_fields) of integer codes, ``times``, ``sequences`` (n_events,), the
+        truth ``states`` (n_sequences, n_times), ``start`` (n_states,), ``transition`` (n_states,
+        n_states), ``emission`` (list of (n_states, categories[f])), and the public
+        ``n_sequences``, ``n_times``, ``n_categories``, ``feature_names``.
 
     Examples
     --------
@@ -208,7 +208,7 @@ def make_event_log(
     >>> log.data.shape, log.states.shape, [e.shape for e in log.emission]
     ((60, 2), (2, 3), [(3, 4), (3, 2)])
     """
-    n_groups = check_integer("n_groups", n_groups, low=1)
+    n_sequences = check_integer("n_sequences", n_sequences, low=1)
     n_times = check_integer("n_times", n_times, low=1)
     n_states = check_integer("n_states", n_states, low=1)
     sizes = [check_integer("categories", k, low=1) for k in categories]
@@ -225,23 +225,23 @@ def make_event_log(
     start = np.full(n_states, 1 / n_states)
     transition = _sticky_transition(rng, n_states, stickiness)
     emission = [rng.dirichlet(np.full(k, concentration), size=n_states) for k in sizes]
-    states = _chains(rng, start, transition, n_groups, n_times)
+    states = _chains(rng, start, transition, n_sequences, n_times)
     if vary_counts:
         counts = rng.poisson(mean_count, size=states.size)
     else:
         counts = np.full(states.size, int(mean_count))
     cell = np.repeat(np.arange(states.size), counts)
-    groups, times = np.divmod(cell, n_times)
+    sequences, times = np.divmod(cell, n_times)
     data = _emit(rng, states.ravel()[cell], emission)
     return Bunch(
         data=data,
         times=times,
-        groups=groups,
+        sequences=sequences,
         states=states,
         start=start,
         transition=transition,
         emission=emission,
-        n_groups=n_groups,
+        n_sequences=n_sequences,
         n_times=n_times,
         n_categories=np.array(sizes, dtype=np.int64),
         feature_names=[f"field{k}" for k in range(len(sizes))],
@@ -263,15 +263,15 @@ def _chains(
     rng: np.random.Generator,
     start: np.ndarray,
     transition: np.ndarray,
-    n_groups: int,
+    n_sequences: int,
     n_times: int,
 ) -> np.ndarray:
-    """Draw one Markov chain a group, by inversion of the cumulative probabilities."""
+    """Draw one Markov chain per sequence, by inversion of the cumulative probabilities."""
     top = len(start) - 1
-    states = np.empty((n_groups, n_times), dtype=np.int64)
-    probabilities = np.tile(start, (n_groups, 1))
+    states = np.empty((n_sequences, n_times), dtype=np.int64)
+    probabilities = np.tile(start, (n_sequences, 1))
     for t in range(n_times):
-        below = np.cumsum(probabilities, axis=1) <= rng.random(n_groups)[:, None]
+        below = np.cumsum(probabilities, axis=1) <= rng.random(n_sequences)[:, None]
         states[:, t] = np.minimum(below.sum(axis=1), top)
         probabilities = transition[states[:, t]]
     return states

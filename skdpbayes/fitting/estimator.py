@@ -34,7 +34,15 @@ from skdpbayes.fitting.records import Public, Records
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
 
-__all__ = ["FitPlan", "Posterior", "PrivateEstimator", "noise_is_small"]
+__all__ = [
+    "FitPlan",
+    "Posterior",
+    "PrivateEstimator",
+    "make_budget",
+    "noise_is_small",
+    "offers",
+    "spent",
+]
 
 T = TypeVar("T")
 
@@ -99,7 +107,7 @@ class FitPlan:
         return f"<table><caption>{escape(self.estimator)} would release</caption>{rows}</table>"
 
 
-def _offers(method: str) -> Callable[[PrivateEstimator], bool]:
+def offers(method: str) -> Callable[[PrivateEstimator], bool]:
     """Return a check that a fit released what ``method`` needs; it raises with the reason if not.
 
     A posterior says so itself in ``missing``, a dict from methods to reasons.
@@ -134,11 +142,12 @@ class PrivateEstimator(BaseEstimator):
 
     def _fit(self, *table: Any) -> Self:
         rows = self._read(*table)  # 1 validate, 2 bound: all that can be wrong is found here
-        budget = self._budget(rows.public)
-        plan = self._plan(rows.public, budget)  # 3 calibrate, from public numbers
+        with _sized(rows.public):
+            budget = self._budget(rows.public)
+            plan = self._plan(rows.public, budget)  # 3 calibrate, from public numbers
         generator = randomness.make_generator(self.random_state)
         claim = budget.reserve(plan, type(self).__name__)  # 4 reserve
-        with _spent(self.ledger):
+        with spent(budget.ledger):
             posterior = self._touch(rows, plan, generator)  # 5 touch the data, under noise
         return self._keep(rows.public, plan, claim, posterior)
 
@@ -156,39 +165,11 @@ class PrivateEstimator(BaseEstimator):
 
     def _budget(self, public: Public) -> Budget:
         """Check the shared parameters; warn if ``delta`` is too large to protect a record."""
-        check_real(
-            "epsilon",
-            self.epsilon,
-            low=0.0,
-            closed="high",
-            remedy=NOT_PRIVATE,
-        )
-        if LARGEST_EPSILON < self.epsilon < np.inf:
-            raise ValueError(
-                f"epsilon={self.epsilon!r} is beyond {LARGEST_EPSILON:g}, where nothing is "
-                f"protected and arithmetic fails. {NOT_PRIVATE}"
-            )
-        check_real("delta", self.delta, low=0.0, high=1.0, closed="low")
-        check_choice("adjacency", self.adjacency, ADJACENCIES)
         if hasattr(self, "progress"):  # fits that take no time have no progress to show
             check_flag("progress", self.progress)
-        if self.ledger is not None and not hasattr(self.ledger, "reserve"):
-            raise TypeError(f"ledger must be a PrivacyLedger or None; got {self.ledger!r}.")
-        budget = Budget(
-            float(self.epsilon),
-            float(self.delta),
-            self.adjacency,
-            self.ledger,
-            randomness.is_seeded(self.random_state),
+        return make_budget(
+            self.epsilon, self.delta, self.adjacency, self.ledger, self.random_state, public.n
         )
-        if budget.private and self.delta >= 1.0 / public.n:
-            warnings.warn(
-                f"delta={self.delta:g} is at least 1/n_samples={1.0 / public.n:g}: such a claim "
-                "allows publishing a random record outright. Use a delta well below it.",
-                PrivacyWarning,
-                stacklevel=4,
-            )
-        return budget
 
     def _keep(self, public: Public, plan: Any, claim: PrivacyGuarantee, posterior: Any) -> Self:
         """Replace what an earlier fit left by what this one released: all of it, or none."""
@@ -214,7 +195,7 @@ class PrivateEstimator(BaseEstimator):
             claim = budget.claim(plan)
         return FitPlan(type(self).__name__, claim, plan.numbers(), plan)
 
-    @available_if(_offers("sample_posterior"))
+    @available_if(offers("sample_posterior"))
     def sample_posterior(
         self, n_samples: int | None = None, random_state: Any = None
     ) -> dict[str, np.ndarray]:
@@ -235,7 +216,7 @@ class PrivateEstimator(BaseEstimator):
         check_is_fitted(self)
         return self._posterior.draws(n_samples, random_state)
 
-    @available_if(_offers("interval"))
+    @available_if(offers("interval"))
     def interval(self, level: float = 0.9) -> dict[str, np.ndarray]:
         """Intervals for the model's parameters, the noise of the mechanism included.
 
@@ -276,8 +257,56 @@ class PrivateEstimator(BaseEstimator):
         return BaseEstimator._get_params_html(_shown(self), *args, **kwargs)
 
 
+def make_budget(
+    epsilon: Any,
+    delta: Any,
+    adjacency: Any,
+    ledger: Any,
+    random_state: Any,
+    n_samples: int,
+    *,
+    stacklevel: int = 5,
+) -> Budget:
+    """Check the parameters that say what may be spent; warn if ``delta`` protects no record."""
+    check_real("epsilon", epsilon, low=0.0, closed="high", remedy=NOT_PRIVATE)
+    if LARGEST_EPSILON < epsilon < np.inf:
+        raise ValueError(
+            f"epsilon={epsilon!r} is beyond {LARGEST_EPSILON:g}, where nothing is protected and "
+            f"arithmetic fails. {NOT_PRIVATE}"
+        )
+    check_real("delta", delta, low=0.0, high=1.0, closed="low")
+    check_choice("adjacency", adjacency, ADJACENCIES)
+    if ledger is not None and not hasattr(ledger, "reserve"):
+        raise TypeError(f"ledger must be a PrivacyLedger or None; got {ledger!r}.")
+    seeded = randomness.is_seeded(random_state)
+    budget = Budget(float(epsilon), float(delta), adjacency, ledger, seeded)
+    if budget.private and delta >= 1.0 / n_samples:
+        warnings.warn(
+            f"delta={delta:g} is at least 1/n_samples={1.0 / n_samples:g}: such a claim allows "
+            "publishing a random record outright. Use a delta well below it.",
+            PrivacyWarning,
+            stacklevel=stacklevel,
+        )
+    return budget
+
+
 @contextlib.contextmanager
-def _spent(ledger: Any) -> Iterator[None]:
+def _sized(public: Public) -> Iterator[None]:
+    """Say in a refusal which numbers it was made for: folds differ in their number of records."""
+    try:
+        yield
+    except ValueError as error:
+        labels = "" if public.classes is None else f" and {public.n_classes} classes"
+        error.add_note(
+            f"This fit has n_samples={public.n}, n_features={public.n_features}{labels}; these "
+            "public numbers and the parameters alone decided it. A fold of cross-validation has "
+            "fewer records than the table."
+        )
+        raise
+
+
+@contextlib.contextmanager
+def spent(ledger: Any) -> Iterator[None]:
     """Say in whatever is raised here, an interrupt too, that the budget is spent."""
     try:
         yield

@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.privacy.budget import NO_NOISE, Budget, Noise
 from skdpbayes.privacy.calibration import discrete_gaussian_scale, discrete_laplace_scale
 from skdpbayes.privacy.composition.composed import compose
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent, PureDP
+from skdpbayes.privacy.guarantee import Adjacency
 from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from skdpbayes.privacy.mechanisms.repetition import selection_coverage
 from skdpbayes.privacy.mechanisms.selection import BestOfRandomRuns, any_of
+from skdpbayes.privacy.sensitivity import moved
 
 __all__ = ["STRATEGIES", "SearchPlan", "plan_search"]
 
@@ -43,16 +47,18 @@ class SearchPlan:
         Expected number of fits.
     shape : float
         Of the distribution of their number, for "repeat".
-    score_noise : {"laplace", "gaussian"}
-        Law of the noise on a score.
-    score_scale : float
-        Its scale, in records.
-    choice_scale : float
-        Scale of the Laplace noise under which the winner is found, for "compose"; in records.
+    score : Noise
+        Noise on a score, its scale in records.
+    choice : Noise
+        Noise under which the winner is found, for "compose"; in records.
     event : PrivacyEvent
         The whole search.
     coverage : float
         Probability that a given candidate is tried.
+    conditions : tuple of str
+        What the claim rests on.
+    runs : tuple of PrivacyEvent
+        A fit of each candidate.
     """
 
     strategy: str
@@ -60,11 +66,19 @@ class SearchPlan:
     run_delta: float
     mean_runs: float
     shape: float
-    score_noise: str
-    score_scale: float
-    choice_scale: float
+    score: Noise
+    choice: Noise
     event: PrivacyEvent
     coverage: float = 1.0
+    conditions: tuple[str, ...] = ()
+    runs: tuple[PrivacyEvent, ...] = ()
+
+    def numbers(self) -> dict[str, Any]:
+        """Return itself under the name of the fitted attribute."""
+        return {"plan_": self}
+
+    def __str__(self) -> str:
+        return f"{self.words}; scores under {self.score}"
 
     @property
     def words(self) -> str:
@@ -92,7 +106,7 @@ def plan_search(
     *,
     epsilon: float,
     delta: float,
-    adjacency: str,
+    adjacency: Adjacency,
     mean_runs: float,
     shape: float,
     strategy: str = "auto",
@@ -136,10 +150,10 @@ def plan_search(
     >>> plan_search(probe, 30, mean_runs=90.0, **budget).strategy
     'repeat'
     """
-    if math.isinf(epsilon):
-        return SearchPlan(
-            "none", epsilon, delta, n_candidates, shape, "laplace", 0.0, 0.0, NoPrivacy()
-        )
+    budget = Budget(epsilon, delta, adjacency)
+    if not budget.private:
+        no = (NO_NOISE, NO_NOISE, NoPrivacy())
+        return SearchPlan("none", epsilon, delta, n_candidates, shape, *no)
     plans, errors = [], []
     if strategy != "compose":
         if delta == 0.0 and math.isinf(shape):
@@ -148,12 +162,12 @@ def plan_search(
                 "shape such as 0 (logarithmic) or 1 (geometric)."
             )
         try:
-            plans.append(_repeat(probe, n_candidates, epsilon, delta, mean_runs, shape, unit))
+            plans.append(_repeat(probe, n_candidates, budget, mean_runs, shape, unit))
         except CalibrationError as error:
             errors.append(error)
     if strategy == "compose" or (strategy == "auto" and n_candidates <= _SMALL_GRID):
         try:
-            plans.append(_compose(probe, n_candidates, epsilon, delta, adjacency, unit))
+            plans.append(_compose(probe, n_candidates, budget, unit))
         except CalibrationError as error:
             errors.append(error)
     if not plans:
@@ -162,46 +176,45 @@ def plan_search(
 
 
 def _repeat(
-    probe: Probe,
-    n_candidates: int,
-    epsilon: float,
-    delta: float,
-    mean_runs: float,
-    shape: float,
-    unit: int,
+    probe: Probe, n_candidates: int, budget: Budget, mean_runs: float, shape: float, unit: int
 ) -> SearchPlan:
-    run_delta = delta / mean_runs
+    run_delta = budget.delta / mean_runs
 
-    def score(run_epsilon: float) -> tuple[str, float, PrivacyEvent]:
+    def score(run_epsilon: float) -> tuple[Noise, PrivacyEvent]:
         # Noise of a few records is nothing beside a validation set, so the score takes half of a
         # run's epsilon: its profile then stays below the fit's and costs nothing.
-        if delta == 0.0:
-            scale = discrete_laplace_scale(run_epsilon / 2.0)
-            return "laplace", scale, DiscreteLaplace(scale * unit, unit)
-        scale = discrete_gaussian_scale(run_epsilon / 2.0, run_delta)
-        return "gaussian", scale, DiscreteGaussian(scale * unit, unit)
+        if run_delta == 0.0:
+            noise = budget.noise("laplace", discrete_laplace_scale(run_epsilon / 2.0))
+            return noise, DiscreteLaplace(noise.scale * unit, unit)
+        noise = budget.noise("gaussian", discrete_gaussian_scale(run_epsilon / 2.0, run_delta))
+        return noise, DiscreteGaussian(noise.scale * unit, unit)
 
     def event_of(run_epsilon: float) -> PrivacyEvent:
-        run = any_of((*probe(run_epsilon, run_delta), score(run_epsilon)[2]))
+        run = any_of((*probe(run_epsilon, run_delta), score(run_epsilon)[1]))
         return BestOfRandomRuns(run, mean_runs, shape)
 
-    run_epsilon, event = _largest_epsilon(event_of, epsilon, delta)
-    noise, scale, _ = score(run_epsilon)
+    run_epsilon, event = _largest_epsilon(event_of, budget)
     coverage = selection_coverage(n_candidates, mean_runs, shape)
     return SearchPlan(
-        "repeat", run_epsilon, run_delta, mean_runs, shape, noise, scale, 0.0, event, coverage
+        "repeat",
+        run_epsilon,
+        run_delta,
+        mean_runs,
+        shape,
+        score(run_epsilon)[0],
+        NO_NOISE,
+        event,
+        coverage,
     )
 
 
-def _compose(
-    probe: Probe, n_candidates: int, epsilon: float, delta: float, adjacency: str, unit: int
-) -> SearchPlan:
-    run_delta = delta / n_candidates
+def _compose(probe: Probe, n_candidates: int, budget: Budget, unit: int) -> SearchPlan:
+    run_delta = budget.delta / n_candidates
     # Validation records are in no fit: they pay for the choice and for the winner's score.
-    moves = 2.0 if adjacency == "replace_one" else 1.0
-    score_scale = math.nextafter(2.0 / epsilon, math.inf)
-    choice_scale = math.nextafter(2.0 * moves / epsilon, math.inf)
-    validation = compose([PureDP(moves / choice_scale), DiscreteLaplace(score_scale * unit, unit)])
+    moves = moved(budget.adjacency)
+    score = budget.noise("laplace", math.nextafter(2.0 / budget.epsilon, math.inf))
+    choice = budget.noise("laplace", math.nextafter(2.0 * moves / budget.epsilon, math.inf))
+    validation = compose([PureDP(moves / choice.scale), DiscreteLaplace(score.scale * unit, unit)])
 
     def event_of(run_epsilon: float) -> PrivacyEvent:
         events = probe(run_epsilon, run_delta)
@@ -209,24 +222,17 @@ def _compose(
             events *= n_candidates
         return any_of((compose(events), validation))
 
-    run_epsilon, event = _largest_epsilon(event_of, epsilon, delta)
+    run_epsilon, event = _largest_epsilon(event_of, budget)
     return SearchPlan(
-        "compose",
-        run_epsilon,
-        run_delta,
-        n_candidates,
-        math.nan,
-        "laplace",
-        score_scale,
-        choice_scale,
-        event,
+        "compose", run_epsilon, run_delta, n_candidates, math.nan, score, choice, event
     )
 
 
 def _largest_epsilon(
-    event_of: Callable[[float], PrivacyEvent], epsilon: float, delta: float
+    event_of: Callable[[float], PrivacyEvent], budget: Budget
 ) -> tuple[float, PrivacyEvent]:
-    """Return a run's epsilon at which the whole costs nearly `epsilon`, never more."""
+    """Return a run's epsilon at which the whole costs nearly the budget, never more."""
+    epsilon, delta = budget.epsilon, budget.delta
     # the total grows about linearly with a run's epsilon, so scaling converges in a few steps
     low, high = 0.0, epsilon
     found: tuple[float, PrivacyEvent] | None = None

@@ -1,15 +1,52 @@
-"""The runs of a private search and the draw of their number."""
+"""The runs of a private search: how many, what each fits, what it scores."""
 
 from __future__ import annotations
 
 import math
+import warnings
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from skdpbayes.fitting.records import Public
+from skdpbayes.model_selection.scoring import HoldOutScore
 from skdpbayes.privacy.mechanisms.repetition import negative_binomial_gamma
 
-__all__ = ["Run", "draw_number_of_runs", "take_rows"]
+__all__ = ["HeldOut", "Run", "Setting", "Table", "draw_number_of_runs", "one_run"]
+
+
+class Table(NamedTuple):
+    """Rows and labels of both parts, as they reach the private step."""
+
+    X: Any
+    y: np.ndarray
+    X_held_out: Any
+    y_held_out: np.ndarray
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the plan of a search may know besides the numbers of the table."""
+
+    candidates: list[dict[str, Any]]
+    n_train: int
+    columns: tuple[int, ...]
+    """Columns that reach the private step, for each candidate."""
+    unit: int
+    """Units in which one record's score is summed."""
+    conditions: tuple[str, ...] = ()
+    old: Any = None  # FALLBACK: tables, for estimators that have no method plan yet
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The records of a search, split; ``tables`` has one entry per candidate."""
+
+    public: Public
+    tables: tuple[Table, ...]
+    heads: tuple[list[tuple[str, Any]], ...]
+    score: HoldOutScore
 
 
 class Run(NamedTuple):
@@ -18,18 +55,18 @@ class Run(NamedTuple):
     candidate: int
     fitted: Any
     total: int
-    warnings: tuple[tuple[str, type[Warning]], ...] = ()
 
 
-def take_rows(X: Any, rows: np.ndarray) -> Any:
-    """Return some rows of an array, sparse matrix, frame or list."""
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    if hasattr(X, "tocsr"):
-        return X.tocsr()[rows]
-    if hasattr(X, "shape"):
-        return X[rows]
-    return [X[row] for row in rows]
+def one_run(unfitted: Any, index: int, table: Table, score: HoldOutScore) -> Run:
+    """Fit and score.
+
+    What is said meanwhile is not heard: warnings may be computed from exact records, and those of
+    losing runs would tell how many there are.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = unfitted.fit(table.X, table.y)
+        return Run(index, fitted, score.total(fitted, table.X_held_out, table.y_held_out))
 
 
 def draw_number_of_runs(generator: np.random.Generator, mean: float, shape: float) -> int:

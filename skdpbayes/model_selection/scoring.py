@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from skdpbayes import randomness
+from skdpbayes.privacy.budget import Noise
+from skdpbayes.release import counts as release
 
 __all__ = ["SCORINGS", "HoldOutScore", "make_score"]
 
@@ -28,6 +29,8 @@ class HoldOutScore:
     name: str
     of_records: RecordScore
     unit: int
+    worst: float | None = None
+    """Loss of a record that scores 0, if users know the score as minus a loss."""
     conditions: tuple[str, ...] = ()
     """What the sensitivity rests on."""
 
@@ -42,49 +45,58 @@ class HoldOutScore:
         clipped = np.clip(np.nan_to_num(scores, nan=0.0), 0.0, 1.0)
         return int(np.rint(clipped * self.unit).sum())
 
-    def noisy(
-        self, generator: np.random.Generator, total: int, scale: float, *, noise: str = "laplace"
-    ) -> int:
-        """Add exact discrete noise of `scale` records."""
-        if scale == 0.0:
-            return total
-        counts = np.array([total])
-        return int(randomness.release_counts(generator, counts, scale * self.unit, noise=noise)[0])
+    def noisy(self, generator: np.random.Generator, total: int, noise: Noise) -> int:
+        """Release the sum under exact discrete noise, whose scale counts records."""
+        in_units = replace(noise, scale=noise.scale * self.unit)
+        return int(release.counts(generator, np.array([total]), in_units)[0])
 
     def mean(self, total: float, n_records: int) -> float:
         """Turn a sum into the score that users know."""
         mean = total / (self.unit * n_records)
-        return -(1.0 - mean) * _WORST_LOG_LOSS if self.name == "neg_log_loss" else mean
+        return mean if self.worst is None else -(1.0 - mean) * self.worst
 
 
 def _correct(fitted: Any, X: Any, y: Any) -> np.ndarray:
     return np.asarray(fitted.predict(X) == np.asarray(y), dtype=np.float64)
 
 
+def _probabilities(fitted: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return probabilities, and a table of the same shape with 1 at each record's label."""
+    return np.asarray(fitted.predict_proba(X)), np.asarray(y)[:, None] == fitted.classes_
+
+
 def _log_likelihood(fitted: Any, X: Any, y: Any) -> np.ndarray:
-    probability = np.asarray(fitted.predict_proba(X))
-    labels = np.asarray(y)
-    codes = np.minimum(np.searchsorted(fitted.classes_, labels), len(fitted.classes_) - 1)
-    of_label = probability[np.arange(len(labels)), codes]
-    of_label = np.where(fitted.classes_[codes] == labels, of_label, 0.0)
+    probability, hit = _probabilities(fitted, X, y)
     with np.errstate(divide="ignore"):
-        return 1.0 + np.log(of_label) / _WORST_LOG_LOSS
+        return 1.0 + np.log((probability * hit).sum(axis=1)) / _WORST_LOG_LOSS
 
 
-SCORINGS: dict[str, tuple[RecordScore, int]] = {
-    "accuracy": (_correct, 1),
-    "neg_log_loss": (_log_likelihood, _FINE),
+def _brier(fitted: Any, X: Any, y: Any) -> np.ndarray:
+    probability, hit = _probabilities(fitted, X, y)
+    return 1.0 - 0.5 * ((probability - hit) ** 2).sum(axis=1)
+
+
+SCORINGS: dict[str, tuple[RecordScore, int, float | None]] = {
+    "accuracy": (_correct, 1, None),
+    "neg_log_loss": (_log_likelihood, _FINE, _WORST_LOG_LOSS),
+    "neg_brier_score": (_brier, _FINE, 1.0),
 }
 
 
 def make_score(scoring: Any) -> HoldOutScore:
     """Return the score that a ``scoring`` parameter stands for."""
     if callable(scoring):
-        return HoldOutScore("callable", scoring, _FINE, (_ONE_BY_ONE,))
-    if scoring not in SCORINGS:
-        raise ValueError(
-            f"scoring must be one of {', '.join(map(repr, SCORINGS))} or a function (fitted, X, y) "
-            f"that returns a number in [0, 1] for each record; got {scoring!r}. Other scores have "
-            "no bound on what one record changes."
+        return HoldOutScore("callable", scoring, _FINE, conditions=(_ONE_BY_ONE,))
+    if scoring in SCORINGS:
+        return HoldOutScore(scoring, *SCORINGS[scoring])
+    why = "Other scores have no bound on what one record changes."
+    if isinstance(scoring, str) and (scoring.startswith("roc_auc") or "precision" in scoring):
+        why = (
+            "Ranks and precision compare records with one another, so that one record may change "
+            "the scores of many; 'neg_brier_score' and 'neg_log_loss' judge the same "
+            "probabilities record by record."
         )
-    return HoldOutScore(scoring, *SCORINGS[scoring])
+    raise ValueError(
+        f"scoring must be one of {', '.join(map(repr, SCORINGS))} or a function (fitted, X, y) "
+        f"that returns a number in [0, 1] for each record; got {scoring!r}. {why}"
+    )

@@ -34,7 +34,6 @@ __getattr__, __dir__, __all__ = attach(
         "chain_loss": "linear_chains",
         "GRID": "counts",
         "NaiveBayesLayout": "naive_bayes",
-        "add_moment_scores": "naive_bayes",
         "add_table_scores": "naive_bayes",
         "average_probability": "naive_bayes",
         "clip_tokens": "counts",
@@ -54,5 +53,6 @@ __getattr__, __dir__, __all__ = attach(
         "softmax_loss": "linear",
         "sum_moments": "counts",
         "summation_length": "linear",
+        "wrong_code": "naive_bayes",
     },
 )

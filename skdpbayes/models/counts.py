@@ -59,10 +59,10 @@ def count_categories(
         c = codes[i]
         for t in range(columns.shape[0]):
             value = X[i, columns[t]]
-            code = np.int64(value)
-            if code != value or code < 0 or code >= sizes[t]:
+            # before the cast, which wraps wide or unsigned integers around
+            if not (value >= 0 and value < sizes[t]) or np.int64(value) != value:
                 return columns[t]
-            counts[c, starts[t] + code] += 1
+            counts[c, starts[t] + np.int64(value)] += 1
     return -1
 
 

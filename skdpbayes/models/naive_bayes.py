@@ -41,10 +41,10 @@ from skdpbayes.models.counts import GRID
 
 __all__ = [
     "NaiveBayesLayout",
-    "add_moment_scores",
     "add_table_scores",
     "average_probability",
     "moment_offset",
+    "wrong_code",
 ]
 
 
@@ -65,7 +65,9 @@ class NaiveBayesLayout:
     moment_columns : tuple of int
         The Gaussian columns.
     bounds : tuple of (float, float)
-        Their bounds.
+        Their bounds; infinite without privacy.
+    threshold : float or None
+        Binary columns are 1 above it; None says that they hold 0 and 1 only.
     """
 
     table_columns: tuple[int, ...] = ()
@@ -75,6 +77,21 @@ class NaiveBayesLayout:
     max_total: int = 0
     moment_columns: tuple[int, ...] = ()
     bounds: tuple[tuple[float, float], ...] = ()
+    threshold: float | None = 0.0
+
+    @property
+    def cut(self) -> float:
+        """Value above which an entry of a binary column is 1."""
+        return 0.5 if self.threshold is None else self.threshold
+
+    @property
+    def takes_sparse(self) -> bool:
+        """Whether zeros may stay implicit: one distribution for which they are the default."""
+        if self.moment_columns:
+            return False
+        if self.token_columns:
+            return not self.table_columns
+        return all(self.binary) and self.cut >= 0.0
 
     @property
     def starts(self) -> np.ndarray:
@@ -108,7 +125,7 @@ class NaiveBayesLayout:
         return tables, classes, tokens, moments.reshape(statistics.shape[0], -1, 2)
 
     def tables(self, cells: np.ndarray) -> list[np.ndarray]:
-        """Split the cells (last axis) into one array a table."""
+        """Split the cells (last axis) into one array per table."""
         return np.split(cells, self.starts[1:-1], axis=-1) if self.table_columns else []
 
     def units(self) -> np.ndarray:
@@ -118,21 +135,24 @@ class NaiveBayesLayout:
         moments[0::2], moments[1::2] = GRID, GRID**2
         return units
 
-    def l1_sensitivity(self, adjacency: str) -> float:
-        """L1 sensitivity of the statistics over ``units``, with the moment offset 7/8."""
+    def l1_sensitivity(self, moved: int) -> float:
+        """L1 sensitivity of the statistics over ``units``, with the moment offset 7/8.
+
+        ``moved`` contributions change: 1 (zero_out) or 2 (replace_one).
+        """
         once = (
             len(self.table_columns)
             + int(self.has_class_table)
             + self.max_total
             + 1.125 * len(self.moment_columns)
         )
-        return once if adjacency == "zero_out" else 2.0 * once
+        return moved * once
 
-    def squared_l2_sensitivity(self, adjacency: str) -> int:
+    def squared_l2_sensitivity(self, moved: int) -> int:
         """Squared L2 sensitivity of the statistics over ``units``, with the moment offset 1."""
         n_tables, n_moments = len(self.table_columns), len(self.moment_columns)
         extra, tokens = int(self.has_class_table), self.max_total**2
-        if adjacency == "zero_out":
+        if moved == 1:
             return n_tables + extra + tokens + n_moments
         return 2 * n_tables + 2 * tokens + max(4 * n_moments, 2 * extra + 2 * n_moments)
 
@@ -144,7 +164,21 @@ class NaiveBayesLayout:
 
 def moment_offset(noise: str) -> float:
     """Return the constant kappa of the square statistic that suits the noise best."""
-    return 0.875 if noise == "laplace" else 1.0
+    return 1.0 if noise == "gaussian" else 0.875
+
+
+@njit(cache=True)
+def wrong_code(X: np.ndarray, columns: np.ndarray, sizes: np.ndarray) -> int:
+    """Return the first of ``columns`` that holds a value outside 0, ..., size - 1; -1 if none does.
+
+    Values are compared as they are: a cast would wrap wide or unsigned integers around.
+    """
+    for i in range(X.shape[0]):
+        for t in range(columns.shape[0]):
+            value = X[i, columns[t]]
+            if not (value >= 0 and value < sizes[t]) or np.int64(value) != value:
+                return columns[t]
+    return -1
 
 
 @njit(cache=True)
@@ -156,7 +190,7 @@ def add_table_scores(
     binary: np.ndarray,
     threshold: float,
     log_probability: np.ndarray,
-) -> int:
+) -> None:
     """Add each row's log-probabilities of its table values.
 
     Parameters
@@ -164,69 +198,40 @@ def add_table_scores(
     scores : float array of shape (n_samples, m)
         Added to in place; ``m`` runs over classes and draws.
     X : array of shape (n_samples, n_features)
-        The rows.
+        The rows; ``wrong_code`` has found nothing in them.
     columns, starts, binary
         The layout's tables; a binary column's value is ``x > threshold``.
     threshold : float
         See ``binary``.
     log_probability : float array of shape (n_cells, m)
         Log-probability of each cell.
-
-    Returns
-    -------
-    int
-        -1, or the first column that holds a value which is not a code of its table.
     """
     for i in range(X.shape[0]):
         for t in range(columns.shape[0]):
             value = X[i, columns[t]]
-            if binary[t]:
-                code = np.int64(value > threshold)
-            else:
-                code = np.int64(value)
-                if code != value or code < 0 or code >= starts[t + 1] - starts[t]:
-                    return columns[t]
+            code = np.int64(value > threshold) if binary[t] else np.int64(value)
             cell = log_probability[starts[t] + code]
             row = scores[i]
             for k in range(row.shape[0]):
                 row[k] += cell[k]
-    return -1
 
 
-@njit(cache=True)
-def add_moment_scores(
-    scores: np.ndarray, X: np.ndarray, columns: np.ndarray, mean: np.ndarray, variance: np.ndarray
-) -> None:
-    """Add each row's normal log-densities; ``mean`` and ``variance`` have shape (n_columns, m)."""
-    normalizer = np.zeros(mean.shape[1])
-    for f in range(columns.shape[0]):
-        for k in range(mean.shape[1]):
-            normalizer[k] += 0.5 * np.log(2.0 * np.pi * variance[f, k])
-    for i in range(X.shape[0]):
-        row = scores[i]
-        for k in range(row.shape[0]):
-            row[k] -= normalizer[k]
-        for f in range(columns.shape[0]):
-            x = float(X[i, columns[f]])
-            for k in range(row.shape[0]):
-                gap = x - mean[f, k]
-                row[k] -= 0.5 * gap * gap / variance[f, k]
-
-
-@njit(cache=True)
 def average_probability(scores: np.ndarray) -> np.ndarray:
-    """Normalize scores of shape (n, K, S) over the classes, then average over the draws."""
-    n_samples, n_classes, n_draws = scores.shape
-    probability = np.zeros((n_samples, n_classes))
-    for i in range(n_samples):
-        for s in range(n_draws):
-            top = scores[i, 0, s]
-            for c in range(1, n_classes):
-                top = max(top, scores[i, c, s])
-            total = 0.0
-            for c in range(n_classes):
-                scores[i, c, s] = np.exp(scores[i, c, s] - top)
-                total += scores[i, c, s]
-            for c in range(n_classes):
-                probability[i, c] += scores[i, c, s] / (total * n_draws)
-    return probability
+    """Class probabilities averaged over the draws, shape (n, K).
+
+    ``scores`` of shape (n, K - 1, S) are logarithms relative to the first class. Small
+    probabilities keep their relative precision, no entry exceeds 1, and rows sum to 1.
+    """
+    n_draws = scores.shape[2]
+    if scores.shape[1] == 1:
+        odds = np.exp(np.clip(scores[:, 0], -700.0, 700.0))
+        first = 1.0 / (1.0 + odds)
+        sums = [first.sum(axis=1)[:, None], np.einsum("ns,ns->n", odds, first)[:, None]]
+    else:
+        top = np.maximum(scores.max(axis=1), 0.0)
+        first, others = np.exp(-top), np.exp(scores - top[:, None])
+        weight = 1.0 / (first + others.sum(axis=1))
+        sums = [(first * weight).sum(axis=1)[:, None], np.einsum("nks,ns->nk", others, weight)]
+    probability = np.concatenate(sums, axis=1) / n_draws
+    # each mean is right to a few units of rounding, which may leave one just above 1
+    return np.minimum(probability / probability.sum(axis=1, keepdims=True), 1.0)

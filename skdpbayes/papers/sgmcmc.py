@@ -112,7 +112,7 @@ def sgld_noise_multiplier(
 
     Examples
     --------
-    >>> from skdpbayes.privacy import sgld_noise_multiplier
+    >>> from skdpbayes.papers import sgld_noise_multiplier
     >>> public = {"batch_size": 128, "n_samples": 60_000, "clip_norm": 1.0}
     >>> round(sgld_noise_multiplier(1e-6, **public), 8)
     3.01698893

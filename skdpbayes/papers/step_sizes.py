@@ -88,7 +88,7 @@ def step_size_bound(
 
     Examples
     --------
-    >>> from skdpbayes.privacy import step_size_bound
+    >>> from skdpbayes.papers import step_size_bound
     >>> setting = {"batch_size": 500, "n_samples": 50_000, "clip_norm": 1.0, "decay": 1 / 3}
     >>> step = step_size_bound(0.1, 1e-5, **setting, n_steps=10_000, method="limit",
     ...                        adjacency="zero_out", noise_per_step=1.0)

@@ -1,4 +1,4 @@
-"""The states of every group over time."""
+"""The states of every sequence over time."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["StateTimelineDisplay"]
 
 
 class StateTimelineDisplay:
-    """States of groups over times, a row for each group and a color for each state.
+    """States of sequences over times, a row for each sequence and a color for each state.
 
     Parameters
     ----------
-    states : int array of shape (n_groups, n_times)
+    states : int array of shape (n_sequences, n_times)
         The state of each cell.
-    state_proba : float array of shape (n_groups, n_times, n_states)
+    state_proba : float array of shape (n_sequences, n_times, n_states)
         Probability of each state; a cell is the paler the less certain its state is.
-    group_names : sequence of str, default=None
+    sequence_names : sequence of str, default=None
         Names of the rows.
     time_names : sequence of str, default=None
         Names of the columns; a few of them are written.
@@ -44,12 +44,12 @@ class StateTimelineDisplay:
         *,
         states: np.ndarray,
         state_proba: np.ndarray,
-        group_names: Sequence[Any] | None = None,
+        sequence_names: Sequence[Any] | None = None,
         time_names: Sequence[Any] | None = None,
     ) -> None:
         self.states = states
         self.state_proba = state_proba
-        self.group_names = group_names
+        self.sequence_names = sequence_names
         self.time_names = time_names
 
     @classmethod
@@ -57,7 +57,7 @@ class StateTimelineDisplay:
         cls,
         estimator: Any,
         *,
-        group_names: Sequence[Any] | None = None,
+        sequence_names: Sequence[Any] | None = None,
         time_names: Sequence[Any] | None = None,
         state_names: Sequence[str] | None = None,
         ax: Any = None,
@@ -68,8 +68,8 @@ class StateTimelineDisplay:
         ----------
         estimator : PrivateHMM
             Fitted.
-        group_names, time_names : sequence of str, default=None
-            Names of the rows and columns; default: the group labels, and numbers.
+        sequence_names, time_names : sequence of str, default=None
+            Names of the rows and columns; default: the labels of the sequences, and numbers.
         state_names : sequence of str, default=None
             Names of the states in the legend.
         ax : matplotlib axes, default=None
@@ -82,10 +82,10 @@ class StateTimelineDisplay:
         states, proba = np.asarray(estimator.states_), np.asarray(estimator.state_proba_)
         if states.ndim == 1:  # rows as steps: one chain under the other, as long as the longest
             states, proba = _stack_chains(states, proba, np.asarray(estimator.lengths_))
-        if group_names is None and estimator.group_labels_ is not None:
-            group_names = list(estimator.group_labels_)
+        if sequence_names is None and estimator.sequence_labels_ is not None:
+            sequence_names = list(estimator.sequence_labels_)
         display = cls(
-            states=states, state_proba=proba, group_names=group_names, time_names=time_names
+            states=states, state_proba=proba, sequence_names=sequence_names, time_names=time_names
         )
         return display.plot(ax=ax, state_names=state_names)
 
@@ -107,11 +107,11 @@ class StateTimelineDisplay:
         from matplotlib.colors import to_rgb
         from matplotlib.patches import Patch
 
-        n_groups, n_times = self.states.shape
+        n_sequences, n_times = self.states.shape
         n_states = self.state_proba.shape[2]
         colors = state_colors(n_states)
         if ax is None:
-            size = (min(3.0 + 0.16 * n_times, 12.0), min(1.2 + 0.2 * n_groups, 10.0))
+            size = (min(3.0 + 0.16 * n_times, 12.0), min(1.2 + 0.2 * n_sequences, 10.0))
             _, ax = pyplot().subplots(figsize=size, layout="constrained")
         certainty = np.take_along_axis(self.state_proba, np.maximum(self.states, 0)[..., None], 2)
         # Certainty runs from 1 / K (a guess) to 1; a guess keeps a fifth of its color.
@@ -120,7 +120,7 @@ class StateTimelineDisplay:
         picture = np.clip(1.0 + np.clip(strength, 0.2, 1.0) * (picture - 1.0), 0.0, 1.0)
         picture[self.states < 0] = 1.0
         self.image_ = ax.imshow(picture, aspect="auto", interpolation="nearest")
-        _name_ticks(ax.set_yticks, self.group_names, n_groups, 60)
+        _name_ticks(ax.set_yticks, self.sequence_names, n_sequences, 60)
         _name_ticks(ax.set_xticks, self.time_names, n_times, 8)
         ax.set_xlabel("time")
         names = state_names or [f"state {k}" for k in range(n_states)]

@@ -66,8 +66,8 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         How rows of pixels are folded. None takes the shape of images that have one, and a
         square of one color otherwise. Height and width are at least 5.
     norm : float, default=1.0
-        The L2 norm of an output row, > 0 (rows of constant images are 0). It is the ``data_norm``
-        of the estimator that follows.
+        The L2 norm of an output row, > 0; an image that is nowhere above the lower bound has a row
+        of zeros. It is the ``data_norm`` of the estimator that follows.
     n_jobs : int, default=-1
         Number of threads; -1 takes all processors. The result does not depend on it.
     progress : bool, default=False

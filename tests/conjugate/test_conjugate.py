@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import quad
+from sklearn.base import clone
 
 from skdpbayes import PrivacyLedger
 from skdpbayes.conjugate import (
@@ -17,8 +18,8 @@ from skdpbayes.conjugate import (
     NormalMean,
     NormalMeanVariance,
 )
-from skdpbayes.exceptions import BudgetExceededError, CalibrationError
-from skdpbayes.privacy import gdp_epsilon, gdp_mu, minami2016_mu
+from skdpbayes.exceptions import BudgetExceededError, CalibrationError, PrivacyWarning
+from skdpbayes.privacy import BoundedRange, gdp_epsilon, gdp_mu, minami2016_mu
 from skdpbayes.randomness import release_grid
 
 RNG = np.random.default_rng(0)
@@ -48,8 +49,9 @@ def test_posterior_states_its_price_and_is_reproducible(model, data, mechanism, 
     np.testing.assert_array_equal(first.sample(50, 1), second.sample(50, 1))
     copy = pickle.loads(pickle.dumps(first))
     np.testing.assert_array_equal(copy.sample(5, 1), first.sample(5, 1))
-    low, high = first.interval(0.9, random_state=0)
-    assert np.all(low < high)
+    ends = first.interval(0.9, random_state=0)
+    assert ends.shape == (*first.mean(random_state=0).shape, 2)
+    assert np.all(ends[..., 0] < ends[..., 1])
     assert np.all(np.isfinite(first.mean(random_state=0)))
 
 
@@ -383,7 +385,7 @@ def test_bad_input_is_named(tmp_path):
     with pytest.raises(CalibrationError, match="delta > 0"):
         LogitNormalBernoulli().posterior([0, 1], mechanism="ops")
     with pytest.raises(ValueError, match="low < high"):
-        NormalMean((1.0, 1.0), 1.0)
+        NormalMean((1.0, 1.0), 1.0).posterior([1.0])
     ledger = PrivacyLedger(tmp_path / "budget.sqlite", epsilon=1.0)
     BetaBernoulli().posterior([0, 1], 0.9, ledger=ledger)
     with pytest.raises(BudgetExceededError):
@@ -405,3 +407,52 @@ def test_wide_priors_of_the_log_odds_keep_their_tail():
     )
     draws = released.sample(100_000, random_state=1)
     assert np.mean(draws < 0.99) == pytest.approx(exact, abs=0.003)  # it was 0.035, not 0.021
+
+
+@each_model
+def test_models_are_cloned_and_fitted_as_scikit_learn_does(model, data):
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    assert copy.set_params(**model.get_params()).fit(data, 0.5, random_state=3) is copy
+    direct = model.posterior(data, 0.5, random_state=3)
+    assert copy.privacy_ == direct.privacy_
+    draws = copy.posterior_.sample(5, 1)
+    np.testing.assert_array_equal(draws, direct.sample(5, 1))
+    for name, value in copy.get_params().items():  # a released posterior stays what it was
+        if isinstance(value, (int, float)):
+            copy.set_params(**{name: value + 1})
+    np.testing.assert_array_equal(copy.posterior_.sample(5, 1), draws)
+    with pytest.raises(ValueError, match="epsilon"):
+        copy.set_params(**model.get_params()).fit(data, 0.0)
+    assert copy.privacy_ == direct.privacy_
+    assert not hasattr(clone(copy), "posterior_")
+
+
+class Overstated(BetaBernoulli):
+    """Draws at a higher temperature than it may, and says so in its event."""
+
+    def _temper(self, n, budget):
+        temper, event = super()._temper(n, budget)
+        return 2.0 * temper, BoundedRange(2.0 * event.eta)
+
+
+def test_a_claim_that_its_event_does_not_prove_is_refused_and_costs_nothing(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "budget.sqlite", epsilon=5.0)
+    with pytest.raises(CalibrationError, match="could not be calibrated"):
+        Overstated().posterior([0, 1, 1], mechanism="ops", ledger=ledger)
+    with pytest.raises(ValueError, match="zeros and ones"):
+        BetaBernoulli().posterior([0, 2], ledger=ledger)
+    with pytest.raises(ValueError, match="2147483648"):  # sums of larger counts would wrap around
+        GammaPoisson(2**60).posterior([2**60] * 16, 1e9, ledger=ledger)
+    assert ledger.entries() == []
+    BetaBernoulli().posterior([0, 1], 0.9, ledger=ledger)
+    assert [entry.label for entry in ledger.entries()] == ["BetaBernoulli"]
+
+
+def test_parameters_of_the_budget_are_checked_as_everywhere():
+    with pytest.warns(PrivacyWarning, match="1/n_samples"):
+        BetaBernoulli().posterior([0, 1], 1.0, 0.6, mechanism="gaussian", random_state=0)
+    with pytest.raises(TypeError, match="ledger must be"):
+        BetaBernoulli().posterior([0, 1], ledger="mine")
+    with pytest.raises(ValueError, match="epsilon"):
+        BetaBernoulli().posterior([0, 1], 1e300)

@@ -6,33 +6,7 @@ import pytest
 from sklearn.base import is_classifier
 from sklearn.utils import get_tags
 
-from skdpbayes.estimators._base import PrivateEstimator
-from skdpbayes.exceptions import CalibrationError
-from skdpbayes.privacy import GaussianDP, NoPrivacy, PureDP, gdp_mu
 from tests.contract import CASES
-
-
-class Claimant(PrivateEstimator):
-    def __init__(self, epsilon=1.0, delta=1e-5, adjacency="zero_out", random_state=None):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.random_state = random_state
-
-
-def test_a_claim_that_its_event_does_not_prove_is_refused():
-    mu = gdp_mu(1.0, 1e-5)
-    assert Claimant()._guarantee(GaussianDP(mu), "noise").epsilon == 1.0
-    with pytest.raises(CalibrationError, match=r"epsilon=1\.0"):
-        Claimant()._guarantee(GaussianDP(1.01 * mu), "noise")
-    assert Claimant(delta=0.0)._guarantee(PureDP(1.0 + 1e-12), "noise").delta == 0.0
-    with pytest.raises(CalibrationError, match=r"delta=0\.0"):
-        Claimant(delta=0.0)._guarantee(PureDP(1.001), "noise")
-
-
-def test_infinite_epsilon_claims_nothing():
-    claim = Claimant(epsilon=float("inf"))._guarantee(GaussianDP(0.1), "noise")
-    assert claim.event == NoPrivacy()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

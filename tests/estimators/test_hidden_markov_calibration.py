@@ -7,7 +7,7 @@ import pytest
 
 from skdpbayes import PrivateHMM
 from skdpbayes.datasets import make_event_log
-from skdpbayes.estimators._hmm_evidence import NoisyCellEvidence
+from skdpbayes.estimators.hmm.evidence import NoisyCellEvidence
 
 N_LOGS = 40
 
@@ -24,13 +24,13 @@ def coverage(epsilon, n_logs=N_LOGS, sizes=(3, 4, 200), n_iter=900, **params):
             n_states=1,
             categories=5,
             n_times=sizes[1],
-            group_labels=range(sizes[0]),
+            sequence_labels=range(sizes[0]),
             n_iter=n_iter,
             burn_in=n_iter // 3,
             n_chains=1,
             random_state=seed + 1000,
             **params,
-        ).fit(log.data, times=log.times, groups=log.groups)
+        ).fit(log.data, times=log.times, sequences=log.sequences)
         low, high = np.quantile(hmm.sample_posterior()["emission"][:, 0], [0.05, 0.95], axis=0)
         inside.append((log.emission[0][0] >= low) & (log.emission[0][0] <= high))
     return np.mean(inside)
@@ -43,7 +43,7 @@ def test_intervals_cover_nine_times_in_ten(epsilon):
 
 
 def test_believing_noisy_counts_does_not():
-    assert coverage(0.1, 10, emission_posterior="projected") < 0.5
+    assert coverage(0.1, 10, posterior="naive") < 0.5
 
 
 def test_draws_from_counts_alone_would_creep(monkeypatch):

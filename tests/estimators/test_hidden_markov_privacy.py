@@ -10,7 +10,7 @@ from scipy.stats import beta
 
 from skdpbayes import PrivateHMM
 from skdpbayes.datasets import make_event_log
-from skdpbayes.estimators._hmm_ops import CONVERGED, log_likelihood_range, plan_ops
+from skdpbayes.estimators.hmm.plan import CONVERGED, log_likelihood_range
 from skdpbayes.privacy import BoundedRange, truncated_dirichlet_range
 
 SIZES = np.array([4, 3, 2])
@@ -19,7 +19,7 @@ FAST = {"n_iter": 1, "burn_in": 0, "n_chains": 1, "n_states": 1}
 
 def release(X, seed, **params):
     hmm = PrivateHMM(random_state=seed, **{**FAST, **params})
-    return hmm.fit(X, times=np.zeros(len(X), int), groups=np.zeros(len(X), int))
+    return hmm.fit(X, times=np.zeros(len(X), int), sequences=np.zeros(len(X), int))
 
 
 @pytest.mark.parametrize(
@@ -32,15 +32,15 @@ def release(X, seed, **params):
 )
 def test_pure_laplace_scale_is_the_number_of_moved_counts_over_epsilon(params, scale):
     X = np.zeros((50, 3), int)
-    grid = {"categories": SIZES, "n_times": 1, "group_labels": [0]}
-    assert release(X, 0, **grid, **params).noise_scale_ == pytest.approx(scale, rel=1e-12)
+    grid = {"categories": SIZES, "n_times": 1, "sequence_labels": [0]}
+    assert release(X, 0, **grid, **params).noise_.scale == pytest.approx(scale, rel=1e-12)
 
 
 def test_delta_buys_less_noise_and_never_more():
     X = np.zeros((50, 14), int)
-    grid = {"categories": 2, "n_times": 1, "group_labels": [0], "delta": 1e-5}
-    laplace = release(X, 0, **grid).noise_scale_
-    gaussian = release(X, 0, mechanism="gaussian", **grid).noise_scale_
+    grid = {"categories": 2, "n_times": 1, "sequence_labels": [0], "delta": 1e-5}
+    laplace = release(X, 0, **grid).noise_.scale
+    gaussian = release(X, 0, mechanism="gaussian", **grid).noise_.scale
     assert gaussian < laplace * np.sqrt(2) < 28 * np.sqrt(2)
     assert gaussian == pytest.approx(19.74, abs=0.05)
 
@@ -50,12 +50,12 @@ def test_the_released_noise_has_the_claimed_scale():
     log = make_event_log(20, 60, 5, categories=(5, 5), random_state=0)
     exact = np.zeros((20, 60, 10), int)
     for d in range(2):
-        np.add.at(exact, (log.groups, log.times, 5 * d + log.data[:, d]), 1)
+        np.add.at(exact, (log.sequences, log.times, 5 * d + log.data[:, d]), 1)
     hmm = PrivateHMM(
-        1.0, categories=5, n_times=60, group_labels=range(20), random_state=0, **FAST
-    ).fit(log.data, times=log.times, groups=log.groups)
+        1.0, categories=5, n_times=60, sequence_labels=range(20), random_state=0, **FAST
+    ).fit(log.data, times=log.times, sequences=log.sequences)
     noise = hmm.released_counts_ - exact
-    scale = hmm.noise_scale_
+    scale = hmm.noise_.scale
     expected = np.sqrt(2 * np.exp(-1 / scale)) / (1 - np.exp(-1 / scale))
     assert abs(noise.std() / expected - 1) < 5 * np.sqrt(5 / 4 / noise.size)
     assert abs(noise.mean()) < 5 * expected / np.sqrt(noise.size)
@@ -72,10 +72,10 @@ def epsilon_lower_bound(first, second):
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
 def test_audit_of_the_release_on_worst_neighbors(adjacency):
     # Every field of the event changes, and its cell: 2D counts move (D where it is deleted). The
-    # noise of different groups is independent, so each of 4000 groups is a run of its own.
+    # noise of different sequences is independent, so each of 4000 sequences is a run of its own.
     n_runs = 4000
     X, times = np.zeros((n_runs, 2), int), np.zeros(n_runs, int)
-    groups = np.arange(n_runs)
+    sequences = np.arange(n_runs)
 
     def statistics(events, when, where, epsilon, seed):
         hmm = PrivateHMM(
@@ -83,12 +83,12 @@ def test_audit_of_the_release_on_worst_neighbors(adjacency):
             adjacency=adjacency,
             categories=(2, 2),
             n_times=2,
-            group_labels=range(n_runs),
+            sequence_labels=range(n_runs),
             random_state=seed,
-            emission_posterior="projected",
+            posterior="naive",
             **FAST,
         )
-        y = hmm.fit(events, times=when, groups=where).released_counts_
+        y = hmm.fit(events, times=when, sequences=where).released_counts_
         # How many of the moved counts lie on the second data set's side: the likelihood ratio.
         moved = [1.0 - y[:, 0, 0], 1.0 - y[:, 0, 2]]
         if adjacency == "replace_one":
@@ -96,11 +96,11 @@ def test_audit_of_the_release_on_worst_neighbors(adjacency):
         return np.sum(np.array(moved) >= 0.5, axis=0) - len(moved) + 0.5
 
     def audit(epsilon):
-        first = statistics(X, times, groups, epsilon, 1)
+        first = statistics(X, times, sequences, epsilon, 1)
         if adjacency == "replace_one":
-            second = statistics(X + 1, times + 1, groups, epsilon, 2)
+            second = statistics(X + 1, times + 1, sequences, epsilon, 2)
         else:  # events elsewhere keep the table from being empty
-            second = statistics(X[:1], times[:1] + 1, groups[:1], epsilon, 2)[1:]
+            second = statistics(X[:1], times[:1] + 1, sequences[:1], epsilon, 2)[1:]
         return epsilon_lower_bound(first, second)
 
     claimed = 2.0
@@ -109,7 +109,7 @@ def test_audit_of_the_release_on_worst_neighbors(adjacency):
 
 
 def plan(**params):
-    return plan_ops(PrivateHMM(mechanism="ops", **params), SIZES)
+    return PrivateHMM(mechanism="ops", categories=SIZES, **params).plan(1000, 3).plan
 
 
 def test_range_of_an_event_adds_over_fields():
@@ -120,12 +120,12 @@ def test_range_of_an_event_adds_over_fields():
 
 def test_converged_temperature_is_that_of_one_exponential_mechanism_a_chain():
     width = log_likelihood_range(SIZES, 0.1)
-    one = plan(epsilon=1.0, ops_accounting="converged", n_chains=1)
+    one = plan(epsilon=1.0, calibration="converged", n_chains=1)
     assert one.inverse_temperature == pytest.approx(1.0 / (2 * width))
     assert one.conditions == (CONVERGED,)
-    two = plan(epsilon=1.0, ops_accounting="converged", n_chains=2)
+    two = plan(epsilon=1.0, calibration="converged", n_chains=2)
     assert two.inverse_temperature == pytest.approx(0.5 / (2 * width))
-    deleted = plan(epsilon=1.0, ops_accounting="converged", n_chains=1, adjacency="zero_out")
+    deleted = plan(epsilon=1.0, calibration="converged", n_chains=1, adjacency="zero_out")
     assert deleted.inverse_temperature == pytest.approx(1.0 / width)
 
 
@@ -205,12 +205,12 @@ def test_the_floor_holds_and_the_claim_is_stated():
         mechanism="ops",
         categories=SIZES,
         n_times=10,
-        group_labels=range(2),
+        sequence_labels=range(2),
         n_iter=4,
         burn_in=1,
         n_chains=1,
         random_state=0,
-    ).fit(log.data, times=log.times, groups=log.groups)
+    ).fit(log.data, times=log.times, sequences=log.sequences)
     emission = hmm.sample_posterior()["emission"]
     assert emission.shape == (4, 3, 9)
     assert emission[..., :4].min() >= 0.1 / 4 - 1e-9
@@ -220,13 +220,13 @@ def test_the_floor_holds_and_the_claim_is_stated():
     converged = PrivateHMM(
         2.0,
         mechanism="ops",
-        ops_accounting="converged",
+        calibration="converged",
         categories=SIZES,
         n_times=10,
-        group_labels=range(2),
+        sequence_labels=range(2),
         n_iter=4,
         n_chains=1,
         random_state=0,
-    ).fit(log.data, times=log.times, groups=log.groups)
+    ).fit(log.data, times=log.times, sequences=log.sequences)
     assert converged.privacy_.conditions == (CONVERGED,)
     assert isinstance(converged.privacy_.event, BoundedRange)

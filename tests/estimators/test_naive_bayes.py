@@ -96,12 +96,14 @@ def test_noise_has_the_stated_scale(mechanism):
     X, y = mixed_data()
     delta = 1e-5 if mechanism == "gaussian" else 0.0
     fits = [
-        LaplaceNaiveBayes(1.0, delta, mechanism=mechanism, random_state=seed, n_draws=1, **MIXED)
+        LaplaceNaiveBayes(
+            1.0, delta, mechanism=mechanism, random_state=seed, predictive_draws=1, **MIXED
+        )
         for seed in range(120)
     ]
     noisy = np.array([fit.fit(X, y).statistics_ for fit in fits])
-    law, scale = fits[0].noise_[0]
-    units = fits[0]._layout.units()
+    law, scale = fits[0].noise_[0].law, fits[0].noise_[0].scale
+    units = fits[0]._posterior.release.layout.units()
     spread = (noisy.std(axis=0) / units).mean()
     wanted = scale * (np.sqrt(2) if law == "laplace" else 1)
     assert spread == pytest.approx(wanted, rel=0.08)  # rejects 2/3 and 3/2
@@ -110,13 +112,16 @@ def test_noise_has_the_stated_scale(mechanism):
 
 def test_scales_follow_the_sensitivities():
     X, y = codes_data(n_classes=2)
-    params = {"distribution": "categorical", "categories": [2, 4, 3], "n_draws": 1}
+    params = {"distribution": "categorical", "categories": [2, 4, 3], "predictive_draws": 1}
     wanted = {"replace_one": 6.0, "zero_out": 3.0}
     for adjacency, scale in wanted.items():
         fit = LaplaceNaiveBayes(1.0, adjacency=adjacency, **params).fit(X, y)
-        assert fit.noise_[0] == ("laplace", pytest.approx(scale))
-    normal = LaplaceNaiveBayes(1.0, distribution="gaussian", bounds=(0, 4), n_draws=1).fit(X, y)
-    assert normal.noise_[0][1] == pytest.approx(2 * (1 + 3 * 1.125))
+        assert fit.noise_[0].law == "laplace"
+        assert fit.noise_[0].scale == pytest.approx(scale)
+    normal = LaplaceNaiveBayes(1.0, distribution="gaussian", bounds=(0, 4), predictive_draws=1).fit(
+        X, y
+    )
+    assert normal.noise_[0].scale == pytest.approx(2 * (1 + 3 * 1.125))
 
 
 def test_auto_picks_the_smaller_noise():
@@ -125,9 +130,11 @@ def test_auto_picks_the_smaller_noise():
     picked = {}
     for n_features in (1, 3, 5, 14):
         X = rng.integers(0, 2, (100, n_features))
-        picked[n_features] = LaplaceNaiveBayes(1.0, 1e-5, n_draws=1).fit(X, y).noise_[0][0]
+        picked[n_features] = (
+            LaplaceNaiveBayes(1.0, 1e-5, predictive_draws=1).fit(X, y).noise_[0].law
+        )
     assert picked == {1: "laplace", 3: "laplace", 5: "gaussian", 14: "gaussian"}
-    assert LaplaceNaiveBayes(1.0, 0.0, n_draws=1).fit(X, y).noise_[0][0] == "laplace"
+    assert LaplaceNaiveBayes(1.0, 0.0, predictive_draws=1).fit(X, y).noise_[0].law == "laplace"
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
@@ -167,7 +174,7 @@ def test_credible_intervals_cover(distribution, mechanism, epsilon):
                 mechanism=mechanism,
                 posterior=name,
                 random_state=seed,
-                n_draws=1,
+                predictive_draws=1,
                 **params,
             )
             draws = model.fit(X, y).sample_posterior(150, random_state=1)
@@ -182,12 +189,18 @@ def test_credible_intervals_cover(distribution, mechanism, epsilon):
 def test_learns_mixed_tables_with_every_mechanism():
     X, y = mixed_data()
     for epsilon, delta, mechanism in (
-        (1.0, 0.0, "auto"),
+        (1.0, 0.0, "laplace"),
+        (1.0, 1e-5, "gaussian"),
         (1.0, 1e-5, "auto"),
         (np.inf, 0.0, "auto"),
     ):
-        fit = LaplaceNaiveBayes(epsilon, delta, mechanism=mechanism, random_state=0, **MIXED)
-        assert fit.fit(X, y).score(X, y) > 0.85
+        fits = [
+            LaplaceNaiveBayes(epsilon, delta, mechanism=mechanism, random_state=seed, **MIXED)
+            for seed in range(5)
+        ]
+        # a single release may be unlucky: one class's variance comes out near zero
+        assert np.median([fit.fit(X, y).score(X, y) for fit in fits]) > 0.92
+        fit = fits[0]
         draws = fit.sample_posterior(20, random_state=0)
         shapes = {key: value.shape for key, value in draws.items()}
         assert shapes == {
@@ -230,17 +243,33 @@ def test_merging_shards_adds_noise_and_keeps_the_price():
     assert len(merged.noise_) == 4
     assert merged.privacy_.epsilon == 0.5
     assert any("more than one" in text for text in merged.privacy_.conditions)
-    whole = LaplaceNaiveBayes(0.5, random_state=9, **params).fit(X, y)
-    wide, narrow = (
-        m.sample_posterior(800, random_state=0)["class_prior"].std() for m in (merged, whole)
-    )
     assert merged.score(X, y) > 0.5
-    assert wide > narrow * 0.9
     with pytest.raises(ValueError, match="random_state must differ"):
         parts[0].merge(LaplaceNaiveBayes(0.5, random_state=0, **params).fit(X, y))
     other = LaplaceNaiveBayes(0.5, random_state=8, **{**params, "categories": [3, 4, 3]}).fit(X, y)
     with pytest.raises(ValueError, match="equal classes"):
         parts[0].merge(other)
+
+
+def test_a_merged_posterior_knows_that_the_noises_add_up():
+    """Four noises have twice the deviation of one, which is all there is to see at this epsilon."""
+    X, y = codes_data(20_000, n_classes=2)
+    params = {"distribution": "categorical", "categories": [2, 4, 3], "classes": [0, 1]}
+    spreads = []
+    for seed in range(4):
+        parts = [
+            LaplaceNaiveBayes(0.02, random_state=10 * seed + i, **params).fit(X[i::4], y[i::4])
+            for i in range(4)
+        ]
+        whole = LaplaceNaiveBayes(0.02, random_state=10 * seed + 9, **params).fit(X, y)
+        spreads.append(
+            [
+                model.sample_posterior(800, random_state=0)["class_prior"][:, 0].std()
+                for model in (parts[0].merge(*parts[1:]), whole)
+            ]
+        )
+    wide, narrow = np.mean(spreads, axis=0)
+    assert 1.6 < wide / narrow < 2.4
 
 
 def test_partial_fit_releases_each_batch_under_its_own_noise(tmp_path):
@@ -297,7 +326,7 @@ def test_missing_categories_are_taken_from_the_data_with_a_warning():
         ({"mechanism": "ops", "distribution": "gaussian", "bounds": (0, 9)}, ValueError, "ops"),
         ({"posterior": "exact"}, ValueError, "posterior"),
         ({"alpha": 0.0}, ValueError, "alpha"),
-        ({"n_draws": 0}, ValueError, "n_draws"),
+        ({"predictive_draws": 0}, ValueError, "predictive_draws"),
         ({"binarize": None}, ValueError, "binarize"),
         ({"classes": [0, 1]}, ValueError, "outside classes"),
     ],

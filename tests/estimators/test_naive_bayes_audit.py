@@ -7,8 +7,11 @@ import pytest
 from scipy import stats
 
 from skdpbayes import randomness
-from skdpbayes.estimators import _naive_bayes_release as release_tools
+from skdpbayes.estimators.naive_bayes.counts import add_noise, plan_noise
+from skdpbayes.estimators.naive_bayes.layout import count_block
+from skdpbayes.fitting.records import Block
 from skdpbayes.models import NaiveBayesLayout
+from skdpbayes.privacy.budget import Budget, Noise
 
 N_RUNS = 40_000
 BOUNDS = ((100.0, 101.0), (100.0, 101.0))
@@ -25,22 +28,19 @@ def neighbors(layout):
     y = np.array([0, 1] * 10)
     flipped = y.copy()
     flipped[0] = 1
-    return [
-        release_tools.exact_statistics(layout, X, labels, 2, 0.0, "laplace")
-        for labels in (y, flipped)
-    ]
+    return [count_block(Block(X, labels), layout, 2, "laplace") for labels in (y, flipped)]
 
 
 def audit(layout, shrink=1.0):
     """Lower bound on epsilon at 99.9 % confidence, by the likelihood ratio of the noise."""
-    plan = release_tools.plan_noise(layout, "laplace", 1.0, 0.0, "replace_one")
-    plan = release_tools.NoisePlan(plan.noise, plan.scale / shrink, plan.event)
+    noise = plan_noise(layout, "laplace", Budget(1.0, 0.0, "replace_one")).noise
+    noise = Noise(noise.law, noise.scale / shrink)
     exact = neighbors(layout)
-    spread = plan.scale * layout.units()
+    spread = noise.scale * layout.units()
     ratios = []
     for seed, statistics in enumerate(exact):
         generator = randomness.make_generator(seed)
-        runs = release_tools.add_noise(generator, np.tile(statistics, (N_RUNS, 1)), layout, plan)
+        runs = add_noise(generator, np.tile(statistics, (N_RUNS, 1)), layout, noise)
         runs = runs.reshape(N_RUNS, *statistics.shape)
         gaps = [np.abs(runs - center) / spread for center in exact]
         ratios.append((gaps[0] - gaps[1]).sum(axis=(1, 2)))

@@ -10,9 +10,10 @@ from scipy import sparse
 from sklearn.utils.estimator_checks import check_estimator
 
 from skdpbayes import LaplaceNaiveBayes
-from skdpbayes.estimators._naive_bayes_release import plan_noise
+from skdpbayes.estimators.naive_bayes.counts import plan_noise
 from skdpbayes.models import NaiveBayesLayout, clip_tokens
 from skdpbayes.privacy import DiscreteGaussian, compose, repeat
+from skdpbayes.privacy.budget import Budget
 
 
 def binary_data(n=200, seed=0):
@@ -124,12 +125,12 @@ def test_bounds_that_would_standardize_to_nan_are_refused(bounds):
 def test_gaussian_noise_on_mixed_statistics_covers_every_kind_of_move(epsilon, delta):
     """Moves of class counts are not dearer than the moves of moments that the claim prices."""
     layout = NaiveBayesLayout(moment_columns=(0,), bounds=((0.0, 1.0),))
-    plan = plan_noise(layout, "gaussian", epsilon, delta, "replace_one")
+    plan = plan_noise(layout, "gaussian", Budget(epsilon, delta, "replace_one"))
     grid = int(layout.units().max())
-    fine = DiscreteGaussian(plan.scale * grid, grid)
+    fine = DiscreteGaussian(plan.noise.scale * grid, grid)
     moves = [
         repeat(fine, 4),  # one class, from end to end
-        compose([repeat(DiscreteGaussian(plan.scale), 2), repeat(fine, 2)]),  # another class
+        compose([repeat(DiscreteGaussian(plan.noise.scale), 2), repeat(fine, 2)]),  # another class
     ]
     for move in moves:
         assert move.delta_at(epsilon) <= delta * (1 + 1e-3)
@@ -139,7 +140,7 @@ def test_draws_lie_on_a_public_grid():
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 2, (50, 3)), rng.integers(2, size=50)
     model = LaplaceNaiveBayes(1.0, mechanism="ops", random_state=0).fit(X, y)
-    draw = model._log_cells  # logarithms: look at the probabilities behind them
+    draw = model._posterior.scores.cells  # logarithms: look at the probabilities behind them
     probability = np.exp(draw)
     steps = probability * 2.0**32
     np.testing.assert_allclose(steps, np.rint(steps), rtol=0, atol=1e-3)
@@ -164,7 +165,7 @@ def test_tokens_under_heavy_noise_do_not_favor_the_class_with_few_records():
     X = np.stack([rng.multinomial(12, theta[c]) for c in y]).astype(float)
     scores = [
         LaplaceNaiveBayes(
-            0.05, distribution="multinomial", max_total=12, n_draws=40, random_state=seed
+            0.05, distribution="multinomial", max_total=12, predictive_draws=40, random_state=seed
         )
         .fit(X, y)
         .score(X, y)
@@ -179,7 +180,7 @@ def test_many_drowned_tables_do_not_favor_the_class_that_loses_least_to_the_nois
     theta = rng.beta(0.2, 2.0, size=(2, 200))
     X = (rng.random((3000, 200)) < theta[y]).astype(float)
     scores = [
-        LaplaceNaiveBayes(0.05, n_draws=40, random_state=seed).fit(X, y).score(X, y)
+        LaplaceNaiveBayes(0.05, predictive_draws=40, random_state=seed).fit(X, y).score(X, y)
         for seed in range(6)
     ]
     assert np.mean(scores) > 0.5  # 0.58; without the shift 0.33

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from skdpbayes import OPSLinearSVC, OPSLogisticRegression
-from skdpbayes.estimators import _ops_base
+from skdpbayes.estimators.ops import base as ops
+from skdpbayes.fitting.bounds import Bound
 from tests.audit_tools import gaussian_mu_lower_bound
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
@@ -59,20 +60,20 @@ def test_the_claim_survives_its_worst_case_and_is_nearly_attained():
 
 def test_half_the_noise_is_caught(monkeypatch):
     estimator, X = tight_case()
-    honest = _ops_base.plan_langevin
+    honest = ops.plan_langevin
 
     def broken(problem, **schedule):
         plan = honest(problem, **schedule)
         return dataclasses.replace(plan, inverse_temperature=4.0 * plan.inverse_temperature)
 
-    monkeypatch.setattr(_ops_base, "plan_langevin", broken)
+    monkeypatch.setattr(ops, "plan_langevin", broken)
     lower = audited_mu(estimator, X)
     assert lower > estimator.privacy_.event.mu
 
 
 def test_a_missing_clip_is_caught(monkeypatch):
     estimator, X = tight_case()
-    monkeypatch.setattr(OPSLinearSVC, "_bound_rows", lambda self, X: X)
+    monkeypatch.setattr(OPSLinearSVC, "_bound", lambda self: Bound())
     assert audited_mu(estimator, 3.0 * X) > estimator.privacy_.event.mu
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from skdpbayes import randomness, samplers
-from skdpbayes.estimators._ops_sampling import hmc_chains
-from skdpbayes.estimators._ops_target import Target
+from skdpbayes.estimators.ops.sampling import hmc_chains
+from skdpbayes.estimators.ops.target import Target
 
 
 def silent(iterable, **_):

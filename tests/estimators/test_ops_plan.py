@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from skdpbayes import privacy
-from skdpbayes.estimators._ops_plan import Problem, plan_exact, plan_langevin
+from skdpbayes.estimators.ops.plan import Problem, plan_density, plan_langevin
 from skdpbayes.exceptions import CalibrationError
 
 ADULT = Problem(
@@ -17,6 +17,7 @@ ADULT = Problem(
     n_records=32_561,
     n_features=109,
     n_classes=2,
+    constant=1.0,
     record_norm=math.sqrt(2.0),
     epsilon=1.0,
     delta=1e-5,
@@ -35,6 +36,10 @@ def langevin(**changes):
     schedule = {"n_steps": None, "step_size": None, "n_batches": None}
     schedule |= {key: changes.pop(key) for key in list(changes) if key in schedule}
     return plan_langevin(dataclasses.replace(ADULT, **changes), **schedule)
+
+
+def density(problem):
+    return plan_density(problem, "hmc")
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 10.0])
@@ -75,7 +80,7 @@ def test_fewer_steps_are_more_private_so_the_chain_may_be_colder():
 
 def test_beyond_equilibrium_the_temperature_is_that_of_an_exact_draw():
     long = langevin(n_records=50, C=0.5, n_steps=20_000, step_size=1e-3, n_batches=1)
-    exact = plan_exact(dataclasses.replace(ADULT, n_records=50, C=0.5))
+    exact = density(dataclasses.replace(ADULT, n_records=50, C=0.5))
     ratio = long.inverse_temperature / exact.inverse_temperature
     assert ratio == pytest.approx(1.0 / (1.0 - 1e-3), rel=1e-6)  # 1 - step / (2C)
 
@@ -103,6 +108,19 @@ def test_a_ball_allows_less_noise():
     assert tiny.inverse_temperature > 5 * unbounded.inverse_temperature
 
 
+@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+def test_a_ball_allows_less_noise_for_several_classes_too(adjacency):
+    softmax = {"loss": "softmax", "n_classes": 4, "adjacency": adjacency, "cap": False}
+    schedule = {"C": 0.5, "n_steps": 200, "n_batches": 4}
+    free = langevin(**softmax, **schedule)
+    ball = langevin(**softmax, **schedule, coef_norm=1.0)
+    gain = math.sqrt(2.0) / privacy.softmax_gradient_norm(ADULT.record_norm, 4)
+    assert gain > 1.2
+    ratio = ball.inverse_temperature / free.inverse_temperature
+    assert ratio == pytest.approx(gain**2, rel=1e-3)
+    assert ball.event.delta_at(1.0) <= 1e-5
+
+
 def test_batches_trade_passes_for_a_known_excess():
     full = langevin(C=1.0, n_steps=2000, n_batches=1, cap=False)
     cyclic = langevin(C=1.0, n_steps=2000, n_batches=10, cap=False)
@@ -127,43 +145,43 @@ def test_rounding_is_negligible_in_double_precision_and_would_not_be_in_single()
 
 
 def test_minami_is_colder_by_the_known_ratio_and_refused_beyond_one():
-    tight = plan_exact(dataclasses.replace(ADULT, C=0.5))
-    minami = plan_exact(dataclasses.replace(ADULT, C=0.5, calibration="minami2016"))
+    tight = density(dataclasses.replace(ADULT, C=0.5))
+    minami = density(dataclasses.replace(ADULT, C=0.5, calibration="minami2016"))
     ratio = tight.inverse_temperature / minami.inverse_temperature
     assert ratio == pytest.approx(1.3138839893**2, rel=1e-8)
     chain = langevin(C=0.5, calibration="minami2016")
     assert chain.event.delta_at(1.0) <= 1e-5
     with pytest.raises(CalibrationError, match="Corollary 8"):
-        plan_exact(dataclasses.replace(ADULT, epsilon=1.5, calibration="minami2016"))
+        density(dataclasses.replace(ADULT, epsilon=1.5, calibration="minami2016"))
 
 
 def test_pure_temperatures():
     pure = dataclasses.replace(ADULT, n_records=1000, delta=0.0, coef_norm=2.0, cap=False)
     c = 2.0 * ADULT.record_norm
-    assert plan_exact(pure).inverse_temperature == pytest.approx(1.0 / (2 * c))
+    assert density(pure).inverse_temperature == pytest.approx(1.0 / (2 * c))
     zero_out = dataclasses.replace(pure, adjacency="zero_out")
-    assert plan_exact(zero_out).inverse_temperature == pytest.approx(1.0 / c)
+    assert density(zero_out).inverse_temperature == pytest.approx(1.0 / c)
     wang = dataclasses.replace(pure, calibration="wang2015")
-    assert plan_exact(wang).inverse_temperature == pytest.approx(1 / (4 * np.log1p(np.exp(c))))
+    assert density(wang).inverse_temperature == pytest.approx(1 / (4 * np.log1p(np.exp(c))))
     svc = dataclasses.replace(pure, loss="hinge", width=1.0)
-    assert plan_exact(svc).inverse_temperature == pytest.approx(1.0 / (2 * min(2 * c, 1 + c)))
+    assert density(svc).inverse_temperature == pytest.approx(1.0 / (2 * min(2 * c, 1 + c)))
     softmax = dataclasses.replace(pure, loss="softmax", n_classes=3)
     expected = 1.0 / (2 * privacy.softmax_range(c, 3))
-    assert plan_exact(softmax).inverse_temperature == pytest.approx(expected)
+    assert density(softmax).inverse_temperature == pytest.approx(expected)
     for problem in (pure, zero_out, wang, svc, softmax):
-        event = plan_exact(problem).event
+        event = density(problem).event
         assert event.delta_at(1.0) <= 1e-15
         assert event.epsilon_at(0.0) <= 1.0 + 1e-9
     three = dataclasses.replace(pure, n_draws=3)
-    assert plan_exact(three).inverse_temperature == pytest.approx(1.0 / (6 * c))
-    assert plan_exact(three).event.epsilon_at(0.0) <= 1.0 + 1e-9
+    assert density(three).inverse_temperature == pytest.approx(1.0 / (6 * c))
+    assert density(three).event.epsilon_at(0.0) <= 1.0 + 1e-9
 
 
 def test_bounded_range_wins_where_the_ball_is_small():
     ball = dataclasses.replace(ADULT, coef_norm=0.05, C=1.0, cap=False)
-    plan = plan_exact(ball)
+    plan = density(ball)
     assert plan.event.delta_at(1.0) <= 1e-5
-    free = plan_exact(dataclasses.replace(ball, coef_norm=None))
+    free = density(dataclasses.replace(ball, coef_norm=None))
     assert plan.inverse_temperature > free.inverse_temperature
 
 
@@ -200,11 +218,25 @@ def test_budgets_below_the_rounding_of_the_noise_are_refused():
 
 def test_the_pure_price_includes_the_rounding_of_the_potential():
     pure = dataclasses.replace(ADULT, delta=0.0, coef_norm=2.0, cap=False)
-    eta = plan_exact(pure).inverse_temperature * 2.0 * 2.0 * ADULT.record_norm
-    rounding = plan_exact(pure).inverse_temperature * 2.0 * pure.value_rounding(2.0)
+    eta = density(pure).inverse_temperature * 2.0 * 2.0 * ADULT.record_norm
+    rounding = density(pure).inverse_temperature * 2.0 * pure.value_rounding(2.0)
     assert rounding > 0.0
     assert eta + rounding <= 1.0
     assert eta == pytest.approx(1.0, rel=1e-5)
+
+
+@pytest.mark.parametrize("n_draws", [1, 5])
+def test_the_gaussian_price_on_a_ball_includes_the_rounding_of_the_potential(n_draws):
+    ball = dataclasses.replace(
+        ADULT, n_records=10**6, coef_norm=2.0, C=0.02, n_draws=n_draws, cap=False
+    )
+    plan = density(ball)
+    assert isinstance(plan.event, privacy.GaussianDP)
+    each = ball.sensitivity * math.sqrt(plan.inverse_temperature * plan.C)
+    added = math.sqrt(2 * math.pi) * plan.inverse_temperature * ball.value_rounding(2.0)
+    assert plan.event.mu == pytest.approx(math.sqrt(n_draws) * (each + added), rel=1e-9)
+    assert added > 1e-6 * each
+    assert plan.event.delta_at(1.0) <= 1e-5
 
 
 @pytest.mark.parametrize("n_draws", [2, 5, 40])
@@ -226,7 +258,7 @@ def test_several_draws_take_the_cheapest_proved_price(n_draws, coef_norm):
     if coef_norm is not None:
         eta = privacy.bounded_range_eta(1.0, 1e-5, n_draws=n_draws)
         prices.append(eta / (2.0 * ADULT.record_norm * coef_norm))
-    plan = plan_exact(exact)
+    plan = density(exact)
     assert plan.inverse_temperature == pytest.approx(max(prices), rel=1e-5)
     assert plan.event.delta_at(1.0) <= 1e-5
 
@@ -234,14 +266,14 @@ def test_several_draws_take_the_cheapest_proved_price(n_draws, coef_norm):
 def test_root_k_wins_for_one_draw_and_bounded_range_for_many():
     """A draw's beta falls like mu^2 in one and like mu in the other; both cases occur."""
     ball = dataclasses.replace(ADULT, coef_norm=2.0, C=0.02, cap=False)
-    kinds = [type(plan_exact(dataclasses.replace(ball, n_draws=k)).event) for k in (1, 1000)]
+    kinds = [type(density(dataclasses.replace(ball, n_draws=k)).event) for k in (1, 1000)]
     assert kinds == [privacy.GaussianDP, privacy.BoundedRange]
 
 
 def test_pure_draws_share_epsilon_exactly():
     pure = dataclasses.replace(ADULT, delta=0.0, coef_norm=2.0, cap=False)
-    one = plan_exact(pure).inverse_temperature
+    one = density(pure).inverse_temperature
     for n_draws in (2, 10):
-        plan = plan_exact(dataclasses.replace(pure, n_draws=n_draws))
+        plan = density(dataclasses.replace(pure, n_draws=n_draws))
         assert plan.inverse_temperature == pytest.approx(one / n_draws, rel=1e-9)
         assert plan.event.epsilon_at(0.0) <= 1.0 + 1e-9

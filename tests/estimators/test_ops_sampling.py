@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from skdpbayes import OPSLinearSVC, OPSLogisticRegression, randomness, samplers
-from skdpbayes.estimators import _ops_sampling as sampling
-from skdpbayes.estimators._ops_sampling import hmc_chains
-from skdpbayes.estimators._ops_target import Target, lower_root
+from skdpbayes.estimators.ops import sampling
+from skdpbayes.estimators.ops.sampling import hmc_chains
+from skdpbayes.estimators.ops.target import Target, lower_root
 from tests.estimators.test_ops import quadrature_moments, two_features
 
 
@@ -91,7 +91,7 @@ def test_diagnostics_of_an_earlier_fit_are_dropped():
 def test_a_diverged_chain_is_no_error(monkeypatch):
     """Whether a chain diverges depends on the data; its entries that are no numbers become 0."""
     diverged = np.array([[[np.nan, np.inf, 1.0]]])
-    monkeypatch.setattr(sampling, "draw_langevin", lambda *_: diverged)
+    monkeypatch.setattr(sampling, "draw_langevin", lambda *_, **__: diverged)
     fitted = OPSLogisticRegression(random_state=0).fit(np.eye(2)[[0, 1, 0, 1]], [0, 1, 0, 1])
     assert fitted.coef_.tolist() == [[0.0, 0.0]]
     assert fitted.intercept_ == pytest.approx(1.0, abs=1e-3)

@@ -11,9 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpbayes import LaplaceNaiveBayes, ObjPertLogisticRegression, OPSLogisticRegression
-from skdpbayes.estimators import _ops_base, hidden_markov, naive_bayes
+from skdpbayes.estimators.hmm import estimator as hmm
+from skdpbayes.estimators.naive_bayes import estimator as naive_bayes
+from skdpbayes.estimators.ops import base as ops
+from skdpbayes.fitting.bounds import Bound
 from skdpbayes.privacy import GaussianDP
-from tests.audit_cases import CASES, SINGLETON, Case
+from tests.audit_cases import CASES, SINGLETON, Case, EventLogHMM
 from tests.replay import differing_state, replay
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
@@ -21,7 +24,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWar
 SLACK = 1.0 + 1e-9
 # Public numbers that differ because a deleted record leaves n - 1 rows in memory; one draw's class
 # counts are its class probabilities times n.
-OF_SIZE = {"n_records_", "n_events_", "class_count_", "batch_size_"}
+OF_SIZE = {"n_records_", "n_events_", "_posterior.n_events", "class_count_", "batch_size_"}
+OF_SIZE |= {"_posterior.n_records", "_posterior.release.n_records", "_posterior.class_count"}
 
 
 def check_distances(fitted, tape, adjacency):
@@ -34,7 +38,8 @@ def check_distances(fitted, tape, adjacency):
         if place.place == "clipped sum":
             assert place.distance <= records * SLACK
         elif place.place == "langevin gradient":
-            assert place.distance <= records * fitted._record_norm * SLACK
+            constant = fitted.intercept_scaling if fitted.fit_intercept else 0.0
+            assert place.distance <= records * math.hypot(fitted.data_norm, constant) * SLACK
         elif place.place == "slope of the log-density":
             assert place.distance <= event.mu * SLACK
         elif place.place.startswith("range"):
@@ -83,8 +88,8 @@ def test_the_fisher_information_is_a_release_of_its_own(case):
 
 
 class Unclipped(OPSLogisticRegression):
-    def _bound_rows(self, X):
-        return X
+    def _bound(self):
+        return Bound()
 
 
 class LeakyIterations(ObjPertLogisticRegression):
@@ -97,10 +102,10 @@ class LeakyIterations(ObjPertLogisticRegression):
 class DataDependentScale(LaplaceNaiveBayes):
     """Calibrates to the number of records of a class, which is not public."""
 
-    def _validate_training(self, X, y):
-        kinds, X, codes = super()._validate_training(X, y)
-        self.epsilon = 1.0 + float(codes.sum())
-        return kinds, X, codes
+    def _read(self, X, y):
+        rows = super()._read(X, y)
+        self.epsilon = 1.0 + float(rows.target.sum())
+        return rows
 
 
 def test_the_harness_sees_a_forgotten_clip():
@@ -142,11 +147,11 @@ def test_the_harness_sees_data_dependent_noise():
 @pytest.mark.parametrize(
     ("name", "module", "planner", "field"),
     [
-        ("OPSLogisticRegression label flip", _ops_base, "plan_exact", "inverse_temperature"),
-        ("OPSLinearSVC rejection, pure", _ops_base, "plan_exact", "inverse_temperature"),
-        ("OPSLinearSVC rejection", _ops_base, "plan_exact", "inverse_temperature"),
+        ("OPSLogisticRegression label flip", ops, "plan_density", "inverse_temperature"),
+        ("OPSLinearSVC rejection, pure", ops, "plan_density", "inverse_temperature"),
+        ("OPSLinearSVC rejection", ops, "plan_density", "inverse_temperature"),
         ("LaplaceNaiveBayes one draw, Bernoulli", naive_bayes, "plan_draw", "temper"),
-        ("PrivateHMM converged draws", hidden_markov, "plan_ops", "inverse_temperature"),
+        ("PrivateHMM converged draws", hmm, "plan_gibbs", "inverse_temperature"),
     ],
 )
 def test_the_harness_sees_half_the_noise_of_a_draw(name, module, planner, field, monkeypatch):
@@ -172,14 +177,14 @@ def test_the_harness_sees_half_the_noise_of_a_draw(name, module, planner, field,
 class LeakyTables(LaplaceNaiveBayes):
     """Keeps a number that was computed beside the draw."""
 
-    def _keep_draw(self, tables):
-        super()._keep_draw(tables)
-        self.n_ones_ = float(self._counted)
+    def _touch(self, rows, plan, generator):
+        self._counted = (rows.X > 0).sum()
+        return super()._touch(rows, plan, generator)
 
-    def _validate_training(self, X, y):
-        kinds, X, codes = super()._validate_training(X, y)
-        self._counted = (X > 0).sum()
-        return kinds, X, codes
+    def _keep(self, *parts):
+        super()._keep(*parts)
+        self.n_ones_ = float(self._counted)
+        return self
 
 
 def test_the_harness_sees_what_comes_with_a_draw():
@@ -259,12 +264,43 @@ def test_random_neighbors_of_counts(distribution, public, mechanism, data):
             mechanism=mechanism,
             distribution=distribution,
             classes=[0, 1, 2],
-            n_draws=1,
+            predictive_draws=1,
             posterior="naive",
             random_state=0,
             **public,
         )
 
     first, second, tape = replay(make, (X, y), (other_X, other_y))
+    assert differing_state(first, second) == set()
+    check_distances(first, tape, "replace_one")
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "ops"])
+@pytest.mark.parametrize("kind", [np.int8, np.uint64, np.float64])
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_random_neighbors_of_events(mechanism, kind, data):
+    """An event may change in every field, its sequence and its time at once."""
+    event = st.tuples(*[st.integers(0, top) for top in (3, 2, 2, 1)])  # time, sequence, two fields
+    X = np.array(data.draw(st.lists(event, min_size=4, max_size=4)), dtype=kind)
+    other = X.copy()
+    other[0] = data.draw(event)
+
+    def make():
+        return EventLogHMM(
+            epsilon=1.0,
+            delta=1e-3 if mechanism == "gaussian" else 0.0,
+            mechanism=mechanism,
+            categories=(3, 2),
+            n_times=4,
+            sequence_labels=[0, 1, 2],
+            n_states=2,
+            n_iter=2,
+            burn_in=1,
+            n_chains=1,
+            random_state=0,
+        )
+
+    first, second, tape = replay(make, (X,), (other,))
     assert differing_state(first, second) == set()
     check_distances(first, tape, "replace_one")

@@ -17,16 +17,16 @@ def fitted():
         5.0,
         categories=(20, 2),
         n_times=12,
-        group_labels=["north", "east", "south"],
+        sequence_labels=["north", "east", "south"],
         n_iter=20,
         burn_in=20,
         random_state=0,
     )
     names = np.array(["north", "east", "south"])
-    return hmm.fit(log.data, times=log.times, groups=names[log.groups])
+    return hmm.fit(log.data, times=log.times, sequences=names[log.sequences])
 
 
-def test_timeline_has_a_row_a_group_and_a_color_a_state(fitted):
+def test_timeline_has_one_row_per_sequence_and_one_color_per_state(fitted):
     months = [f"m{t}" for t in range(12)]
     display = plotting.StateTimelineDisplay.from_estimator(fitted, time_names=months)
     assert display.image_.get_array().shape == (3, 12, 3)

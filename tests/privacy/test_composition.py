@@ -193,6 +193,13 @@ def test_discrete_references() -> None:
     assert repeat(DiscreteLaplace(28.0), 28).epsilon_at(0.0) == 1.0
 
 
+def test_two_laplace_counts_just_below_their_largest_loss() -> None:
+    # only the largest loss, 1, exceeds this epsilon; it has probability 1 / (1 + exp(-1/2))**2
+    most = 1.0 / (1.0 + math.exp(-0.5)) ** 2
+    expected = 1.0 + math.log1p(-1e-5 / most)
+    assert repeat(DiscreteLaplace(2.0), 2).epsilon_at(1e-5) == pytest.approx(expected, abs=1e-9)
+
+
 def test_bounded_range_draws_of_one_distribution_cost_less() -> None:
     together = BoundedRange(0.05, n_draws=40).epsilon_at(1e-5)
     adaptive = repeat(BoundedRange(0.05), 40).epsilon_at(1e-5)

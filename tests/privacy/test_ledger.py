@@ -241,10 +241,11 @@ class TestRecord:
         "statement",
         [
             "DELETE FROM entry",
-            "DELETE FROM charge",
             "UPDATE entry SET label = 'x'",
-            "UPDATE charge SET count = 0",
-            "UPDATE charge SET size = '0.4'",
+            "UPDATE entry SET size = '0.4'",
+            "UPDATE entry SET plan = 1",
+            "INSERT INTO entry SELECT 2, time, pid, label, guarantee, '-1', slack, plan, listed "
+            "FROM entry",
             "UPDATE account SET epsilon = 2.0",
             "UPDATE account SET filter = 'gaussian'",
         ],

@@ -18,7 +18,6 @@ from skdpbayes import PrivacyLedger
 from skdpbayes.exceptions import BudgetExceededError
 from skdpbayes.privacy.events import PureDP
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
-from skdpbayes.privacy.ledger import store as ledger_store
 from skdpbayes.privacy.ledger.filter import Price
 
 fork = multiprocessing.get_context("fork")
@@ -154,7 +153,8 @@ def test_killed_after_half_of_a_commit(path):
         with ledger._store.transaction(write=True) as connection:
             connection.execute("PRAGMA cache_size = 1")  # makes SQLite write before the commit
             for i in range(200):
-                ledger_store.append_entry(connection, f"{i}" * 500, "x" * 500, Price())
+                state = ledger._store.state(connection)
+                ledger._store.append(connection, state, f"{i}" * 500, "x" * 500, Price())
             os.kill(os.getpid(), signal.SIGKILL)
 
     child = fork.Process(target=die)

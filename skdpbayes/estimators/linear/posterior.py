@@ -11,7 +11,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from skdpbayes.fitting.bounds import Bound
 
-__all__ = ["LinearPosterior", "split_coefficients"]
+__all__ = ["LinearPosterior", "mean_probabilities", "mean_scores", "split_coefficients"]
 
 
 def split_coefficients(
@@ -25,6 +25,24 @@ def split_coefficients(
     if constant == 0.0:
         return {"coef": coef, "intercept": np.zeros(table.shape[:-1])}
     return {"coef": coef, "intercept": constant * table[..., n_features]}
+
+
+def mean_probabilities(logits: np.ndarray) -> np.ndarray:
+    """Average the probabilities of draws; logits (S, n, K) with K = 1 for two classes."""
+    if logits.shape[2] == 1:
+        positive = expit(logits[:, :, 0]).mean(axis=0)
+        return np.column_stack([1.0 - positive, positive])
+    return softmax(logits, axis=2).mean(axis=0)
+
+
+def mean_scores(logits: np.ndarray) -> np.ndarray:
+    """Logits of a single draw; otherwise log-odds or logarithms of the mean probabilities."""
+    if logits.shape[0] == 1:
+        return logits[0, :, 0] if logits.shape[2] == 1 else logits[0]
+    probability = np.clip(mean_probabilities(logits), np.finfo(float).tiny, None)
+    if probability.shape[1] == 2:
+        return np.log(probability[:, 1]) - np.log(probability[:, 0])
+    return np.log(probability)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,18 +75,8 @@ class LinearPosterior:
 
     def probabilities(self, X: Any) -> np.ndarray:
         """Probabilities averaged over the draws, shape (n, n_classes)."""
-        logits = self.logits(X)
-        if logits.shape[2] == 1:
-            positive = expit(logits[:, :, 0]).mean(axis=0)
-            return np.column_stack([1.0 - positive, positive])
-        return softmax(logits, axis=2).mean(axis=0)
+        return mean_probabilities(self.logits(X))
 
     def decision(self, X: Any) -> np.ndarray:
         """Linear scores of a single draw; otherwise logits or logarithms of probabilities."""
-        if self.coef.shape[0] == 1:
-            scores = self.logits(X)[0]
-            return scores[:, 0] if scores.shape[1] == 1 else scores
-        probability = np.clip(self.probabilities(X), np.finfo(float).tiny, None)
-        if probability.shape[1] == 2:
-            return np.log(probability[:, 1]) - np.log(probability[:, 0])
-        return np.log(probability)
+        return mean_scores(self.logits(X))

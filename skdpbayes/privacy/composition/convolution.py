@@ -68,7 +68,7 @@ from skdpbayes.privacy.composition.chernoff import (
     window,
 )
 from skdpbayes.privacy.composition.doubling import doubled_total
-from skdpbayes.privacy.composition.total import HAIR, TotalLoss
+from skdpbayes.privacy.composition.total import HAIR, PROFILE_ROUNDING, TotalLoss
 from skdpbayes.privacy.events import PrivacyEvent
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
@@ -90,8 +90,8 @@ _TAILS = (1e-24, 1e-48, 1e-96, 1e-192, 1e-300)
 _UNIT = 0.5 * float(np.finfo(np.float64).eps)
 # Above this epsilon privacy is a formality, and Chernoff's bound will do.
 _LARGEST_EPSILON = 100.0
-# Sums of up to a million masses are accurate to the first factor, profiles to the second.
-_SUM_ROUNDING, _PROFILE_ROUNDING = 1e-9, 1e-13
+# Sums of up to a million masses are accurate to this.
+_SUM_ROUNDING = 1e-9
 
 
 @lru_cache(maxsize=4096)
@@ -159,7 +159,7 @@ def composed_epsilon(parts: Parts, delta: float) -> float:
     # laws for nearby epsilons differ in their grids: a little further all of them agree
     step = 1e-12
     while composed_delta(parts, epsilon) > delta:
-        epsilon, step = epsilon * (1.0 + step), 2.0 * step
+        epsilon, step = max(epsilon * (1.0 + step), step), 2.0 * step
     return epsilon
 
 
@@ -256,7 +256,7 @@ def _convolve(
         log_bound += count * np.log(bound)
         error += count * (eta * norm + 4.0 * _UNIT) / bound
         largest_exponent = tilt * masses.losses[-1] + abs(moment) - logs[masses.masses > 0.0].min()
-        rounding += count * (_PROFILE_ROUNDING + 4.0 * _UNIT * float(largest_exponent))
+        rounding += count * (PROFILE_ROUNDING + 4.0 * _UNIT * float(largest_exponent))
     bound = np.exp(log_bound)
     noise = 2.0 / size * float(bound @ (error + eta))
     total = np.roll(fft.irfft(spectrum, size), -first)

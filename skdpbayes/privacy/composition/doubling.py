@@ -16,9 +16,9 @@ which is connecting the dots of the profile of the sum (Doroshenko et al. 2022),
 it: :math:`\ell \mapsto (1 - e^{\varepsilon - \ell})_+` is linear in :math:`e^{-\ell}` or zero, and
 convex in it. A sum above the last point splits between that point and infinity. Masses that are
 negligible at the lower end move up, at the upper end to infinity. Everything therefore errs on the
-private side, and what is left is rounding: sums of losses are rounded up, and a relative error
-:math:`\gamma` of one doubling grows at most in proportion to the number of releases. The excess is
-of second order in *r*: one splitting adds a variance of at most :math:`r^2 x^2/4`.
+private side, and what is left is rounding: sums of losses are rounded up, and relative errors of
+masses add up where laws are multiplied, which is counted. The excess is of second order in *r*: one
+splitting adds a variance of at most :math:`r^2 x^2/4`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from functools import lru_cache
 import numpy as np
 
 from skdpbayes.privacy.composition.chernoff import Parts, directed, profile_pair, send_scouts
-from skdpbayes.privacy.composition.total import TotalLoss
+from skdpbayes.privacy.composition.total import PROFILE_ROUNDING, TotalLoss
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
 __all__ = ["doubled_total"]
@@ -48,11 +48,15 @@ _UNIT = 0.5 * float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class _Law:
-    """Masses at the grid points first, first + 1, ..., and at infinity."""
+    """Masses at the grid points first, first + 1, ..., and at infinity.
+
+    They may be too small by `error`, relatively, because of rounding.
+    """
 
     first: int
     masses: FloatArray
     infinite: float
+    error: float
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class _Grid:
     def points(self, first: int, size: int) -> FloatArray:
         return np.asarray(self.scale * np.sinh(self.step * np.arange(first, first + size)))
 
-    def law(self, first: int, masses: FloatArray, infinite: float) -> _Law:
+    def law(self, first: int, masses: FloatArray, infinite: float, error: float) -> _Law:
         """Move negligible masses up, and those beyond the grid to its end and to infinity."""
         rising, falling = np.cumsum(masses), np.cumsum(masses[::-1])
         start = min(int(np.argmax(rising > _NEGLIGIBLE)), masses.size - 1)
@@ -82,7 +86,7 @@ class _Grid:
             infinite += float(outside @ -np.expm1(-excess))
             first, kept = min(first, self.last), kept[: max(1, within)] * (within > 0)
             kept[-1] += float(outside @ np.exp(-excess))
-        return _Law(first, kept, infinite)
+        return _Law(first, kept, infinite, error)
 
     def product(self, one: _Law, other: _Law) -> _Law:
         """Return the law of the sum of two independent losses, rounded up to the grid."""
@@ -100,7 +104,10 @@ class _Grid:
         shares = np.clip(shares + 16.0 * _UNIT, 0.0, 1.0)
         total = np.asarray(np.bincount(index, masses * (1.0 - shares), points.size), np.float64)
         total[1:] += np.bincount(index, masses * shares, points.size - 1)
-        return self.law(first, total, one.infinite + other.infinite * (1.0 - one.infinite))
+        infinite = one.infinite + other.infinite * (1.0 - one.infinite)
+        # a mass is a sum of at most all products
+        error = one.error + other.error + (masses.size + 64) * _UNIT
+        return self.law(first, total, infinite, error)
 
     def power(self, one: _Law, count: int) -> _Law:
         """Return the law of the sum of `count` independent losses."""
@@ -136,7 +143,7 @@ def doubled_total(parts: Parts, direction: int) -> TotalLoss:
         points = grid.points(0, min(grid.last, math.ceil(math.asinh(largest / scale) / step)) + 1)
         pair = profile_pair(part[0], points)
         ((losses, _),) = directed((part,), (points,), (pair,), direction)
-        law = grid.law(1 - points.size, losses.masses, losses.infinite)
+        law = grid.law(1 - points.size, losses.masses, losses.infinite, PROFILE_ROUNDING)
         laws.append(grid.power(law, part[1]))
     while len(laws) > 1:  # a tree: every law is rounded few times
         laws = [
@@ -144,10 +151,8 @@ def doubled_total(parts: Parts, direction: int) -> TotalLoss:
             for i in range(0, len(laws), 2)
         ]
     (law,) = laws
-    count = sum(n for _, n in parts)
-    rounding = 1.0 + count * (law.masses.size**2 + 64) * _UNIT
     return TotalLoss(
         losses=grid.points(law.first, law.masses.size),
-        masses=law.masses * rounding,
-        lost=law.infinite * rounding,
+        masses=law.masses * (1.0 + 2.0 * law.error),
+        lost=law.infinite * (1.0 + 2.0 * law.error),
     )

@@ -19,11 +19,13 @@ import numpy as np
 
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
-__all__ = ["HAIR", "TotalLoss"]
+__all__ = ["HAIR", "PROFILE_ROUNDING", "TotalLoss"]
 
 # Profiles are taken this much to the right of the grid points, and losses counted this much
 # larger, so that an atom at a grid point does not depend on the last bit.
 HAIR = 1e-13
+# Profiles are accurate to this.
+PROFILE_ROUNDING = 1e-13
 _MOST_STEPS = 200
 _CLOSE = 1e-13
 
@@ -66,11 +68,14 @@ class TotalLoss:
     def doubt_at(self, epsilon: float) -> float:
         """Estimate which share of delta at `epsilon` only allows for rounding."""
         spacing = float(self.losses[1] - self.losses[0])
-        weights = 1.0 / math.expm1(self.tilt * spacing) - 1.0 / math.expm1(
-            (1.0 + self.tilt) * spacing
+        # The allowance on every point above epsilon, summed: two geometric series, in logarithms
+        log_weight = (
+            _log_expm1(spacing)
+            - math.log(-math.expm1(-self.tilt * spacing))
+            - _log_expm1((1.0 + self.tilt) * spacing)
         )
         delta = self._evaluate(epsilon)[0]
-        log_allowed = math.log(self.allowance * weights) + self.log_moment - self.tilt * epsilon
+        log_allowed = math.log(self.allowance) + log_weight + self.log_moment - self.tilt * epsilon
         return math.inf if delta == 0.0 else math.exp(min(0.0, log_allowed)) / delta
 
     def _evaluate(self, epsilon: float) -> tuple[float, float]:
@@ -105,9 +110,14 @@ class TotalLoss:
                 high = min(high, epsilon)
                 if value >= delta * (1.0 - _CLOSE) or high - low <= _CLOSE * high:
                     break
-            # a hair beyond the root, which then is on the private side
-            distance = math.log(value / (delta * (1.0 - 0.5 * _CLOSE)))
-            epsilon += distance * value / slope if slope > 0.0 else math.copysign(epsilon, distance)
+            if value > 0.0 and slope > 0.0:  # a hair beyond the root, on the private side
+                epsilon += math.log(value / (delta * (1.0 - 0.5 * _CLOSE))) * value / slope
+            else:  # nothing to steer by: beyond the largest loss
+                epsilon = high
             if not low < epsilon < high:
-                epsilon = 0.5 * (low + high) if math.isfinite(high) else 2.0 * low
+                epsilon = 0.5 * (low + high) if math.isfinite(high) else 2.0 * low or 1.0
         return high
+
+
+def _log_expm1(value: float) -> float:
+    return value + math.log(-math.expm1(-value))

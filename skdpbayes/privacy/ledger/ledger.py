@@ -20,9 +20,8 @@ from skdpbayes.privacy._numeric import check_delta, check_positive
 from skdpbayes.privacy.composition.composed import compose, repeat
 from skdpbayes.privacy.events import BoundedRange, PrivacyEvent, PureDP
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee, check_adjacency
-from skdpbayes.privacy.ledger import store as ledger_store
 from skdpbayes.privacy.ledger.filter import FILTERS, Filter, Price, is_pure
-from skdpbayes.privacy.ledger.store import Account, LedgerStore, State
+from skdpbayes.privacy.ledger.store import Account, Entry, LedgerStore, State, event_text, now
 
 __all__ = ["LedgerEntry", "LedgerPlan", "PrivacyLedger"]
 
@@ -123,6 +122,7 @@ class PrivacyLedger:
     path: Path
     _account: Account
     _seen: int
+    _known: State | None
 
     def __init__(
         self,
@@ -153,10 +153,10 @@ class PrivacyLedger:
                 )
             kind = filter or ("gaussian" if delta > 0.0 else "sum")
             identity = uuid.uuid4().hex
-            self._store.create(Account(epsilon, delta, adjacency, unit, kind, identity))
+            self._store.create(Account(epsilon, delta, adjacency, unit, kind, identity, now()))
         with self._store.transaction() as connection:
             state = self._store.check(connection)
-        self._account, self._seen = state.account, state.count
+        self._account, self._seen, self._known = state.account, state.count, state
         self._require_budget(epsilon, delta, adjacency, filter, unit)
 
     def _require_budget(
@@ -241,10 +241,10 @@ class PrivacyLedger:
         self._require_reservable(guarantee, label)
         price = self._rule.price(guarantee)  # may take a while, so not under the write lock
         with self._store.transaction(write=True) as connection:
-            self._require_fit(self._state(connection), price, guarantee)
-            number = ledger_store.append_entry(connection, guarantee.to_json(), label, price)
-        self._seen = max(self._seen, number)  # only now is it on disk
-        return number
+            state = self._state(connection)
+            self._require_fit(state, price, guarantee)
+            after = self._store.append(connection, state, guarantee.to_json(), label, price)
+        return self._remember(after)  # only now is it on disk
 
     def plan(self, guarantees: Iterable[PrivacyGuarantee], label: str = "") -> LedgerPlan:
         """Charge releases that are all known now, at the price of their tight composition.
@@ -284,20 +284,21 @@ class PrivacyLedger:
             conditions=tuple(conditions),
         )
         price = self._rule.price(whole)
-        counts = {_event_text(event): count for event, count in events.items()}
+        counts = json.dumps(Counter(event_text(guarantee.to_json()) for guarantee in listed))
         with self._store.transaction(write=True) as connection:
-            self._require_fit(self._state(connection), price, whole)
-            number = ledger_store.append_entry(connection, whole.to_json(), label, price)
-            ledger_store.append_plan(connection, number, counts)
-        self._seen = max(self._seen, number)
-        return LedgerPlan(self, number)
+            state = self._state(connection)
+            self._require_fit(state, price, whole)
+            after = self._store.append(
+                connection, state, whole.to_json(), label, price, listed=counts
+            )
+        return LedgerPlan(self, self._remember(after))
 
     def plans(self) -> list[LedgerPlan]:
         """Return the plans of which not everything was released yet, oldest first."""
         with self._store.transaction() as connection:
-            self._state(connection)
-            rows = ledger_store.read_plans(connection)
-        return [LedgerPlan(self, entry) for entry, planned, used in rows if used < planned]
+            state = self._state(connection)
+        plans = [entry.number for entry in state.entries if entry.listed is not None]
+        return [LedgerPlan(self, plan) for plan in plans if any(state.left(plan).values())]
 
     def spent(self) -> PrivacyGuarantee:
         """Return the tight composition of everything reserved so far, at the ledger's delta.
@@ -308,7 +309,8 @@ class PrivacyLedger:
         """
         with self._store.transaction() as connection:
             state = self._state(connection)
-        paid = [(_read(c.guarantee), c.count) for c in state.charges if not c.planned]
+        counts = Counter(entry.guarantee for entry in state.entries if entry.plan is None)
+        paid = [(_read(text), count) for text, count in counts.items()]
         n_paid = sum(count for _, count in paid)
         event = _composed(tuple((guarantee.event, count) for guarantee, count in paid))
         epsilon, fixed = self._spent_epsilon(state, event, n_paid)
@@ -356,26 +358,30 @@ class PrivacyLedger:
     def entries(self) -> list[LedgerEntry]:
         """Return all reservations, oldest first, those that a plan has paid for among them."""
         with self._store.transaction() as connection:
-            self._store.check(connection)
-            self._state(connection)
-            rows = ledger_store.read_entries(connection)
-        return [_entry(*row) for row in rows]
+            state = self._state(connection)
+        return [_shown(entry) for entry in state.entries]
 
     def _state(self, connection: sqlite3.Connection) -> State:
-        state = self._store.state(connection)
+        known = self._known
+        state = self._store.state(connection, known)
         if state.account != self._account:
             raise LedgerError(
                 f"The file {self.path} was replaced by another ledger since it was opened. Open "
                 "it again if that is meant."
             )
-        if state.count < self._seen:
+        if state.count < self._seen or (known and state.entries[: known.count] != known.entries):
             raise LedgerError(
-                f"The ledger {self.path} holds {state.count} reservations and had {self._seen}: "
-                "an old copy was restored, which forgets what was spent. Restore a copy that "
-                "holds every reservation."
+                f"The ledger {self.path} holds {state.count} reservations, but not all the "
+                f"{self._seen} that it had: an old copy was restored, which forgets what was "
+                "spent. Restore a copy that holds every reservation."
             )
-        self._seen = state.count
+        self._remember(state)
         return state
+
+    def _remember(self, state: State) -> int:
+        """Remember what the file holds; return the number of its last entry."""
+        self._known, self._seen = state, max(self._seen, state.count)
+        return state.count
 
     def _require_fit(self, state: State, price: Price, guarantee: PrivacyGuarantee) -> None:
         rule = self._rule
@@ -487,28 +493,24 @@ class LedgerPlan:
         ledger = self.ledger
         ledger._require_reservable(guarantee, label)
         with ledger._store.transaction(write=True) as connection:
-            ledger._state(connection)
-            if not ledger_store.tick_off(connection, self.number, _event_text(guarantee.event)):
+            state = ledger._state(connection)
+            text = guarantee.to_json()
+            if not state.left(self.number)[event_text(text)]:
                 raise BudgetExceededError(
                     f"Plan {self.number} of the ledger {ledger.path} does not list "
                     f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g} "
                     f"({guarantee.mechanism}), or not once more. Nothing was charged. Reserve it "
                     "in the ledger itself, or make another plan."
                 )
-            return ledger_store.append_entry(
-                connection, guarantee.to_json(), label, Price(), self.number
-            )
+            after = ledger._store.append(connection, state, text, label, Price(), plan=self.number)
+        return ledger._remember(after)
 
 
 def _restore(path: Path, account: Account, seen: int) -> PrivacyLedger:
     # Without opening the file: what is wrong with it is said when it is used.
     ledger = object.__new__(PrivacyLedger)
-    ledger.path, ledger._account, ledger._seen = path, account, seen
+    ledger.path, ledger._account, ledger._seen, ledger._known = path, account, seen, None
     return ledger
-
-
-def _event_text(event: PrivacyEvent) -> str:
-    return json.dumps(event.to_dict(), sort_keys=True)
 
 
 def _percent(share: float) -> str:
@@ -527,16 +529,14 @@ def _read(text: str) -> PrivacyGuarantee:
         ) from error
 
 
-def _entry(
-    number: int, time: str, pid: int, label: str, plan: int | None, text: str
-) -> LedgerEntry:
-    held = _read(text)
+def _shown(entry: Entry) -> LedgerEntry:
+    held = _read(entry.guarantee)
     return LedgerEntry(
-        id=number,
-        time=datetime.fromisoformat(time),
-        label=label,
-        pid=pid,
-        plan=plan,
+        id=entry.number,
+        time=datetime.fromisoformat(entry.time),
+        label=entry.label,
+        pid=entry.pid,
+        plan=entry.plan,
         mechanism=held.mechanism,
         epsilon=held.epsilon,
         delta=held.delta,

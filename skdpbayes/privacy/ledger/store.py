@@ -9,9 +9,12 @@ Decisions about the file, and why:
 * A process-wide lock around each operation, taken before a fork: SQLite keeps its table of POSIX
   locks in process memory, and a child that inherited it in the middle of an operation of another
   thread would take that thread's locks for its own.
-* No totals are stored. Each distinct guarantee is kept once, with its price and its count, and
-  they are added up every time. A digest covers the account, these charges and the plans, and a
-  chain of digests covers the entries; both tell damage, not forgery.
+* One table to which rows are only ever added, and no index. Totals, and what is left of a plan, are
+  worked out from all the rows every time, so there is no second copy that could disagree, and no
+  index that could lead to another row than the one that was meant.
+* A chain of digests over the account and all entries tells damage, not forgery. It is checked
+  whenever the file is read, and a new entry is read back before it is committed. Who has read the
+  file before remembers what was in it, and reads and checks what is new.
 """
 
 from __future__ import annotations
@@ -23,16 +26,18 @@ import os
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import reduce
 from pathlib import Path
+from typing import NamedTuple
 
 from skdpbayes.exceptions import LedgerError
 from skdpbayes.privacy.ledger.filter import Price
 
-__all__ = ["Account", "Charge", "LedgerStore", "State"]
+__all__ = ["Account", "Entry", "LedgerStore", "State"]
 
 APPLICATION_ID = 0x736B6470  # "skdp": lets `file` and us tell a ledger from other SQLite files
 SCHEMA_VERSION = 2
@@ -49,39 +54,25 @@ CREATE TABLE account (
     filter TEXT NOT NULL,
     identity TEXT NOT NULL,
     created TEXT NOT NULL,
-    chain TEXT NOT NULL,
     digest TEXT NOT NULL
-);
-CREATE TABLE charge (
-    id INTEGER PRIMARY KEY,
-    guarantee TEXT NOT NULL,
-    planned INTEGER NOT NULL,
-    size TEXT NOT NULL,
-    slack TEXT NOT NULL,
-    count INTEGER NOT NULL,
-    UNIQUE (guarantee, planned)
 );
 CREATE TABLE entry (
     id INTEGER PRIMARY KEY,
     time TEXT NOT NULL,
     pid INTEGER NOT NULL,
     label TEXT NOT NULL,
-    charge INTEGER NOT NULL REFERENCES charge (id),
-    plan INTEGER REFERENCES entry (id)
-);
-CREATE TABLE plan (
-    entry INTEGER NOT NULL REFERENCES entry (id),
-    event TEXT NOT NULL,
-    planned INTEGER NOT NULL,
-    used INTEGER NOT NULL,
-    PRIMARY KEY (entry, event)
+    guarantee TEXT NOT NULL,
+    size TEXT NOT NULL,
+    slack TEXT NOT NULL,
+    plan INTEGER,
+    listed TEXT
 );
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 
 # What Python raises when it is given other bytes than were written.
-_UNREADABLE = (ArithmeticError, MemoryError, TypeError, ValueError)
+_UNREADABLE = (ArithmeticError, MemoryError, OSError, TypeError, ValueError)
 
 _operation_lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
@@ -102,38 +93,57 @@ class Account:
     unit: str
     filter: str
     identity: str
+    created: str
 
 
-@dataclass(frozen=True)
-class Charge:
-    """A guarantee, what one reservation of it cost, and how often it was reserved.
+class Entry(NamedTuple):
+    """One reservation as it is stored: a row of the table."""
 
-    A ``planned`` one was paid for by the plan that listed it and costs nothing by itself.
-    """
-
+    number: int
+    time: str
+    pid: int
+    label: str
     guarantee: str
-    planned: bool
-    price: Price
-    count: int
+    size: str
+    slack: str
+    plan: int | None  # the entry that paid for this one, which then costs nothing
+    listed: str | None  # of a plan: its events with their counts, in JSON
 
 
 @dataclass(frozen=True)
 class State:
-    """Everything that a decision needs, read and checked as a whole."""
+    """Everything that a file holds, read and checked as a whole."""
 
     account: Account
-    charges: tuple[Charge, ...]
-    chain: str
+    entries: tuple[Entry, ...]
+    digest: str
 
     @property
     def count(self) -> int:
         """The number of entries."""
-        return sum(charge.count for charge in self.charges)
+        return len(self.entries)
 
     @property
     def total(self) -> Price:
         """What everything reserved so far costs."""
-        return sum((c.price.times(c.count) for c in self.charges), Price())
+        counts = Counter((entry.size, entry.slack) for entry in self.entries)
+        prices = (
+            Price(Decimal(size), Decimal(slack)).times(count)
+            for (size, slack), count in counts.items()
+        )
+        return sum(prices, Price())
+
+    def left(self, plan: int) -> Counter[str]:
+        """What a plan still lists: events, as JSON, with their counts."""
+        listed = self.entries[plan - 1].listed if 1 <= plan <= self.count else None
+        left = Counter[str](json.loads(listed or "{}"))
+        left.subtract(event_text(e.guarantee) for e in self.entries if e.plan == plan)
+        return left
+
+
+def event_text(guarantee: str) -> str:
+    """Return the event of a guarantee, both in JSON."""
+    return json.dumps(json.loads(guarantee)["event"], sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -178,12 +188,10 @@ class LedgerStore:
             with LedgerStore(draft).transaction(write=True) as connection:
                 for statement in _statements(_SCHEMA):
                     connection.execute(statement)
-                now = datetime.now(UTC).isoformat(timespec="microseconds")
                 connection.execute(
-                    "INSERT INTO account VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (*astuple(account), now, account.identity, ""),
+                    "INSERT INTO account VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*astuple(account), _link(astuple(account))),
                 )
-                _seal(connection)
             with contextlib.suppress(FileExistsError):
                 os.link(draft, self.path)
         except FileNotFoundError as error:
@@ -201,24 +209,11 @@ class LedgerStore:
                 draft.unlink()
 
     def check(self, connection: sqlite3.Connection) -> State:
-        """Check the whole file, also what no decision reads; return its state."""
+        """Check the structure of the file, too; return its state."""
         verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if verdict != "ok":
             raise LedgerError(self.damage(" ".join(verdict.split())))
-        state = self.state(connection)
-        chain, counts = state.account.identity, Counter[int]()
-        try:
-            for row in connection.execute("SELECT * FROM entry ORDER BY id"):
-                chain = _link(chain, row)
-                counts[row[4]] += 1
-        except _UNREADABLE as error:
-            raise LedgerError(self.damage(f"it cannot be read: {error}")) from error
-        if chain != state.chain:
-            raise LedgerError(self.damage("its entries do not match their digest"))
-        counted = dict(connection.execute("SELECT id, count FROM charge").fetchall())
-        if counted != dict(counts):
-            raise LedgerError(self.damage("its entries do not match their counts"))
-        return state
+        return self.state(connection)
 
     def damage(self, detail: str) -> str:
         """Say that the file is damaged and what to do about it."""
@@ -228,26 +223,60 @@ class LedgerStore:
             "spent."
         )
 
-    def state(self, connection: sqlite3.Connection) -> State:
-        """Read the account and its charges; raise unless they are what was written."""
+    def state(self, connection: sqlite3.Connection, known: State | None = None) -> State:
+        """Read the account and its entries; raise unless they are what was written.
+
+        Entries that are `known` are not read again, unless the file does not continue them.
+        """
         require_ledger(connection, self.path)
         try:
-            row = connection.execute("SELECT * FROM account").fetchone()
-            if row is None or row[-1] != _digest(connection):
-                raise LedgerError(self.damage("its contents do not match their digest"))
-            charges = connection.execute(
-                "SELECT guarantee, planned, size, slack, count FROM charge ORDER BY id"
-            )
-            return State(
-                Account(*row[1:7]),
-                tuple(
-                    Charge(text, bool(planned), Price(Decimal(size), Decimal(slack)), count)
-                    for text, planned, size, slack, count in charges
-                ),
-                row[8],
-            )
+            (page,) = connection.execute("PRAGMA page_size").fetchone()
+            if self.path.stat().st_size % page:  # SQLite takes half a page for a whole one
+                raise LedgerError(self.damage("the file is cut short"))
+            (row,) = connection.execute("SELECT * FROM account").fetchall()
+            account = Account(*row[1:-1])
+            state = known or State(account, (), _link(astuple(account)))
+            new = connection.execute(
+                "SELECT * FROM entry WHERE id > ? ORDER BY id", (state.count,)
+            ).fetchall()
+            digest = reduce(_link, new, state.digest)
+            if state.account == account and digest == row[-1]:
+                return State(account, state.entries + tuple(map(Entry._make, new)), digest)
         except _UNREADABLE as error:
             raise LedgerError(self.damage(f"it cannot be read: {error}")) from error
+        if known is not None:
+            return self.state(connection)
+        raise LedgerError(self.damage("its contents do not match their digest"))
+
+    def append(
+        self,
+        connection: sqlite3.Connection,
+        state: State,
+        guarantee: str,
+        label: str,
+        price: Price,
+        *,
+        plan: int | None = None,
+        listed: str | None = None,
+    ) -> State:
+        """Write one reservation after `state`, which the same transaction read."""
+        entry = Entry(
+            number=state.count + 1,
+            time=now(),
+            pid=os.getpid(),
+            label=label,
+            guarantee=guarantee,
+            size=str(price.size),
+            slack=str(price.slack),
+            plan=plan,
+            listed=listed,
+        )
+        after = State(state.account, (*state.entries, entry), _link(state.digest, entry))
+        connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", entry)
+        connection.execute("UPDATE account SET digest = ?", (after.digest,))
+        if self.state(connection, state) != after:
+            raise LedgerError(self.damage("a new entry did not reach its place"))
+        return after
 
     @contextlib.contextmanager
     def transaction(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
@@ -273,85 +302,14 @@ class LedgerStore:
                 connection.close()  # rolls back what was not committed
 
 
-def read_entries(
-    connection: sqlite3.Connection,
-) -> list[tuple[int, str, int, str, int | None, str]]:
-    """Read every reservation: id, time, pid, label, plan, guarantee."""
-    return connection.execute(
-        "SELECT entry.id, time, pid, label, plan, guarantee FROM entry"
-        " JOIN charge ON charge.id = entry.charge ORDER BY entry.id"
-    ).fetchall()
+def now() -> str:
+    """Return the time in UTC, in ISO format."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def append_entry(
-    connection: sqlite3.Connection,
-    guarantee: str,
-    label: str,
-    price: Price,
-    plan: int | None = None,
-) -> int:
-    """Write one reservation; return its id. One that a plan has paid for costs nothing."""
-    planned = plan is not None
-    connection.execute(
-        "INSERT OR IGNORE INTO charge (guarantee, planned, size, slack, count)"
-        " VALUES (?, ?, ?, ?, 0)",
-        (guarantee, planned, str(price.size), str(price.slack)),
-    )
-    (charge,) = connection.execute(
-        "SELECT id FROM charge WHERE guarantee = ? AND planned = ?", (guarantee, planned)
-    ).fetchone()
-    connection.execute("UPDATE charge SET count = count + 1 WHERE id = ?", (charge,))
-    (last,) = connection.execute("SELECT COALESCE(MAX(id), 0) FROM entry").fetchone()
-    now = datetime.now(UTC).isoformat(timespec="microseconds")
-    row = (last + 1, now, os.getpid(), label, charge, plan)
-    connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", row)
-    (chain,) = connection.execute("SELECT chain FROM account").fetchone()
-    connection.execute("UPDATE account SET chain = ?", (_link(chain, row),))
-    _seal(connection)
-    return int(row[0])
-
-
-def append_plan(connection: sqlite3.Connection, entry: int, events: Mapping[str, int]) -> None:
-    """Write what the plan paid for by reservation `entry` lists: events with their counts."""
-    connection.executemany(
-        "INSERT INTO plan VALUES (?, ?, ?, 0)", [(entry, *item) for item in events.items()]
-    )
-    _seal(connection)
-
-
-def tick_off(connection: sqlite3.Connection, entry: int, event: str) -> bool:
-    """Use up one listed event of a plan; return False if there is none left."""
-    cursor = connection.execute(
-        "UPDATE plan SET used = used + 1 WHERE entry = ? AND event = ? AND used < planned",
-        (entry, event),
-    )
-    return cursor.rowcount == 1
-
-
-def read_plans(connection: sqlite3.Connection) -> list[tuple[int, int, int]]:
-    """Read for each plan: its reservation, how many events it lists, how many are used up."""
-    return connection.execute(
-        "SELECT entry, SUM(planned), SUM(used) FROM plan GROUP BY entry ORDER BY entry"
-    ).fetchall()
-
-
-def _link(chain: str, row: tuple[object, ...]) -> str:
-    """Return the digest of all entries so far and one more."""
-    return hashlib.sha256(json.dumps([chain, *row]).encode()).hexdigest()
-
-
-def _digest(connection: sqlite3.Connection) -> str:
-    """Return the digest of the account, the charges and the plans, and so of the entries, too."""
-    content = [
-        connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
-        for table in ("charge", "plan")
-    ]
-    (account,) = connection.execute("SELECT * FROM account").fetchall()
-    return hashlib.sha256(json.dumps([account[:-1], *content]).encode()).hexdigest()
-
-
-def _seal(connection: sqlite3.Connection) -> None:
-    connection.execute("UPDATE account SET digest = ?", (_digest(connection),))
+def _link(*parts: object) -> str:
+    """Return the digest of what came before and of what follows it."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def require_ledger(connection: sqlite3.Connection, path: Path) -> None:

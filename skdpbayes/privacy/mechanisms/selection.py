@@ -187,6 +187,8 @@ class BestOfRandomRuns(PrivacyEvent):
         else:
             shifted = epsilon - (self.shape + 1.0) * self._hat()
             direct = self.mean * self.event.delta_at(shifted) if shifted >= 0.0 else 1.0
+        if direct == 0.0:
+            return 0.0
         implied = float(_implied_profile(self, np.array([epsilon]))[0])
         return min(1.0, direct, implied)
 

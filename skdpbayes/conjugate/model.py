@@ -1,0 +1,316 @@
+"""What the conjugate models share: one call that plans, reserves and releases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import gammaln
+from sklearn.base import BaseEstimator
+
+from skdpbayes import randomness
+from skdpbayes._validation import check_choice, check_integer, check_real
+from skdpbayes.exceptions import CalibrationError
+from skdpbayes.fitting.estimator import make_budget, spent
+from skdpbayes.privacy.budget import NO_NOISE, Budget, Noise
+from skdpbayes.privacy.calibration import smallest_noise
+from skdpbayes.privacy.composition.composed import repeat
+from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent, PureDP
+from skdpbayes.privacy.guarantee import PrivacyGuarantee
+from skdpbayes.privacy.mechanisms.bounded_range import bounded_range_eta
+from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian
+from skdpbayes.privacy.mechanisms.gdp import gdp_mu
+from skdpbayes.privacy.sensitivity import moved
+
+__all__ = ["ConjugateModel", "ConjugatePlan", "PrivatePosterior"]
+
+MECHANISMS = ("laplace", "gaussian", "ops")
+POSTERIORS = ("noise_aware", "naive")
+ATTEMPTS = 16  # of the exact rejection sampler, each kept 9 times of 10
+_SUMMARY_DRAWS = 4000  # Monte Carlo error of a quantile: about 1 % of the posterior's deviation
+
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+
+
+@dataclass(frozen=True)
+class PrivatePosterior:
+    """A posterior distribution that was paid for, as the ``posterior`` method of a model makes it.
+
+    Attributes
+    ----------
+    privacy_ : PrivacyGuarantee
+        What it cost.
+    released_ : dict
+        The noisy statistics, or the draw of ``mechanism="ops"``: all that was computed from the
+        data. Everything else follows from it.
+    """
+
+    privacy_: PrivacyGuarantee
+    released_: dict[str, Any]
+    _draw: Callable[[np.random.Generator, int], np.ndarray]
+    _max_draws: int | None = None
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Draw parameters, first axis the draw; free and unlimited except for ``"ops"``.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of draws.
+        random_state : int, Generator or None, default=None
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+        """
+        n_samples = check_integer("n_samples", n_samples, low=1)
+        if self._max_draws is not None and n_samples > self._max_draws:
+            raise ValueError(
+                f"n_samples={n_samples}: mechanism='ops' released {self._max_draws} draw(s), and "
+                "more would cost more privacy. Use mechanism='laplace' for unlimited draws."
+            )
+        # Another stream than the one of the same seed that made the noise.
+        return self._draw(randomness.derived_generator(random_state, 1), n_samples)
+
+    def mean(self, random_state: Any = None) -> np.ndarray:
+        """Posterior mean by Monte Carlo (for ``"ops"`` the mean of the released draws).
+
+        Parameters
+        ----------
+        random_state : int, Generator or None, default=None
+            Source of randomness.
+        """
+        return self.sample(self._max_draws or _SUMMARY_DRAWS, random_state).mean(axis=0)
+
+    def interval(self, level: float = 0.9, random_state: Any = None) -> np.ndarray:
+        """Equal-tailed credible interval by Monte Carlo.
+
+        Parameters
+        ----------
+        level : float, default=0.9
+            Its probability, in (0, 1).
+        random_state : int, Generator or None, default=None
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (..., 2)
+            Lower and upper ends.
+        """
+        level = check_real("level", level, low=0.0, high=1.0, closed="neither")
+        if self._max_draws is not None:
+            raise ValueError(
+                "interval needs many draws, and mechanism='ops' released only "
+                f"{self._max_draws}. Use mechanism='laplace' or 'gaussian'."
+            )
+        tails = [(1.0 - level) / 2.0, (1.0 + level) / 2.0]
+        return np.quantile(self.sample(_SUMMARY_DRAWS, random_state), tails, axis=0).T
+
+
+@dataclass(frozen=True)
+class ConjugatePlan:
+    """Noise on the statistics, in integer steps, or one draw from a tempered posterior."""
+
+    event: PrivacyEvent
+    words: str
+    conditions: tuple[str, ...] = ()
+    noise: Noise = NO_NOISE
+    temper: float = 1.0
+
+
+def _plan_noise(budget: Budget, law: str, l1: float, squared_l2: float, unit: int) -> ConjugatePlan:
+    """Calibrate noise on integers; sensitivities count units of ``unit`` steps each.
+
+    A discrete Gaussian on so fine a grid is priced by the length of the longest move.
+    """
+    name = "Laplace" if law == "laplace" else "Gaussian"
+    words = f"exact discrete {name} noise on the sufficient statistics"
+    if not budget.private:
+        return ConjugatePlan(NoPrivacy(), words)
+    if law == "laplace":
+        scale = l1 * unit / budget.epsilon
+        while l1 * unit / scale > budget.epsilon:
+            scale = math.nextafter(scale, math.inf)
+        noise = budget.noise("laplace", scale)
+        return ConjugatePlan(PureDP(budget.epsilon), words, noise=noise)
+    if budget.delta == 0.0:
+        raise CalibrationError(
+            "mechanism='gaussian' needs delta > 0; got delta=0. Use mechanism='laplace'."
+        )
+    count = math.ceil(squared_l2)
+
+    def event_of(scale: float) -> PrivacyEvent:
+        return repeat(DiscreteGaussian(scale * unit, unit), count)
+
+    guess = math.sqrt(count) / gdp_mu(budget.epsilon, budget.delta)
+    scale = smallest_noise(event_of, budget.epsilon, budget.delta, guess=guess)
+    return ConjugatePlan(event_of(scale), words, noise=budget.noise("gaussian", scale * unit))
+
+
+class ConjugateModel(BaseEstimator):
+    """A model whose posterior is released: ``posterior`` is the same call for all of them."""
+
+    def fit(self, data: Any, epsilon: float = 1.0, delta: float = 0.0, **options: Any) -> Self:
+        """Release the posterior and keep it.
+
+        Parameters
+        ----------
+        data : array-like
+            One entry per record, as the model describes them; their number is public.
+        epsilon : float, default=1.0
+            The budget, > 0; ``np.inf`` gives the non-private posterior.
+        delta : float, default=0.0
+            In [0, 1); ``mechanism="gaussian"`` needs it to be positive.
+        **options
+            ``mechanism``, ``adjacency``, ``posterior``, ``random_state`` and ``ledger`` as for
+            ``posterior``.
+
+        Returns
+        -------
+        self
+            With ``posterior_`` and its price, ``privacy_``.
+        """
+        released = self.posterior(data, epsilon, delta, **options)
+        self.posterior_, self.privacy_ = released, released.privacy_
+        return self
+
+    def posterior(
+        self,
+        data: Any,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        *,
+        mechanism: str = "laplace",
+        adjacency: str = "replace_one",
+        posterior: str = "noise_aware",
+        random_state: Any = None,
+        ledger: Any = None,
+    ) -> PrivatePosterior:
+        """Release the posterior of the model's parameter.
+
+        Parameters
+        ----------
+        data : array-like
+            One entry per record, as the model describes them; their number is public.
+        epsilon : float, default=1.0
+            The budget, > 0; ``np.inf`` gives the non-private posterior.
+        delta : float, default=0.0
+            In [0, 1); ``mechanism="gaussian"`` needs it to be positive.
+        mechanism : {"laplace", "gaussian", "ops"}, default="laplace"
+            Noise on the statistics, or one draw from a tempered posterior.
+        adjacency : {"replace_one", "zero_out"}, default="replace_one"
+            What the guarantee protects.
+        posterior : {"noise_aware", "naive"}, default="noise_aware"
+            Whether the noise is part of the model, or the noisy statistic, projected to the
+            possible values, is taken for the true one.
+        random_state : int, Generator or None, default=None
+            Secure if None.
+        ledger : PrivacyLedger or None, default=None
+            Charged before the data are used.
+
+        Returns
+        -------
+        PrivatePosterior
+        """
+        check_choice("mechanism", mechanism, MECHANISMS)
+        check_choice("posterior", posterior, POSTERIORS)
+        self._check()
+        values = self._read(data)
+        n = values.size
+        budget = make_budget(epsilon, delta, adjacency, ledger, random_state, n, stacklevel=3)
+        if mechanism == "ops":
+            plan = self._plan_draw(n, budget)
+        else:
+            plan = _plan_noise(budget, mechanism, *self._moves(moved(adjacency)))
+        generator = randomness.make_generator(random_state)
+        claim = budget.reserve(plan, type(self).__name__)
+        with spent(ledger):
+            if mechanism == "ops":
+                drawn = self._one_draw(values, plan.temper, budget, generator)
+                released = {"draws": drawn, "temperature": 1.0 / plan.temper}
+                return PrivatePosterior(claim, released, partial(_first_draws, drawn), 1)
+            # without noise the released statistic is the true one
+            naive = posterior == "naive" or not budget.private
+            return PrivatePosterior(claim, *self._release(values, plan.noise, naive, generator))
+
+    def _plan_draw(self, n: int, budget: Budget) -> ConjugatePlan:
+        words = "one draw from the tempered posterior"
+        if not budget.private:
+            return ConjugatePlan(NoPrivacy(), words)
+        temper, event, *conditions = self._temper(n, budget)
+        return ConjugatePlan(event, words, tuple(conditions), temper=temper)
+
+    def _check(self) -> None:
+        """Check the model's own parameters."""
+        raise NotImplementedError
+
+    def _read(self, data: Any) -> np.ndarray:
+        """Return the data as an array within the model's public bounds."""
+        raise NotImplementedError
+
+    def _moves(self, records: int) -> tuple[float, float, int]:
+        """L1 and squared L2 sensitivity if so many records change, and integer steps per unit."""
+        raise NotImplementedError
+
+    def _release(
+        self, values: np.ndarray, noise: Noise, naive: bool, generator: np.random.Generator
+    ) -> tuple[dict[str, Any], Draw]:
+        """Release noisy statistics; return them and the posterior that follows from them."""
+        raise NotImplementedError
+
+    def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
+        """Power of the likelihood that the budget allows a draw, its event, and conditions."""
+        raise NotImplementedError
+
+    def _one_draw(
+        self, values: np.ndarray, temper: float, budget: Budget, generator: np.random.Generator
+    ) -> np.ndarray:
+        """Release one draw, shape (1, ...), from the tempered posterior."""
+        raise NotImplementedError
+
+
+def _first_draws(draws: np.ndarray, generator: np.random.Generator, n_draws: int) -> np.ndarray:
+    return draws[:n_draws]
+
+
+def ops_eta(budget: Budget) -> float:
+    """Range of the log-density ratio that the budget allows a single draw."""
+    if budget.delta == 0.0:
+        return budget.epsilon
+    return max(budget.epsilon, bounded_range_eta(budget.epsilon, budget.delta))
+
+
+def snapped(draws: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Round a draw from [low, high] to the public grid that its release is made on.
+
+    The low bits of a float would betray what it was computed from. The grid is a power of two,
+    2^-30 to 2^-31 of the range: far below a tempered posterior's deviation.
+    """
+    grid = math.ldexp(1.0, math.frexp(high - low)[1] - 31)
+    return np.clip(randomness.snap(np.clip(draws, low, high), grid), low, high)
+
+
+def log_noise_at(noise: Noise, gaps: np.ndarray) -> np.ndarray:
+    """Log-density of the noise up to a constant."""
+    if noise.law == "laplace":
+        return -np.abs(gaps) / noise.scale
+    return -0.5 * (gaps / noise.scale) ** 2
+
+
+def draw_from_log_weights(
+    generator: np.random.Generator, log_weights: np.ndarray, n_draws: int
+) -> np.ndarray:
+    """Draw indices with probability proportional to ``exp(log_weights)``."""
+    cumulative = np.cumsum(np.exp(log_weights - log_weights.max()))
+    drawn = np.searchsorted(cumulative, generator.random(n_draws) * cumulative[-1], side="right")
+    return np.minimum(drawn, log_weights.shape[0] - 1)
+
+
+def log_binomial(n_total: int, counts: np.ndarray) -> np.ndarray:
+    """Logarithm of the binomial coefficients."""
+    return gammaln(n_total + 1.0) - gammaln(counts + 1.0) - gammaln(n_total - counts + 1.0)

@@ -1,0 +1,292 @@
+r"""Coordinates in which the rows of a linear model are centered, round and of length about 1.
+
+A chain runs on coefficients :math:`\psi` of the rows :math:`z = A (x - m)`. Noise that is equally
+large in all directions then hurts equally little in all of them; in the original coordinates most
+of it would fall on directions that hardly occur. The center *m* and the matrix *A* come from sums
+of :math:`x` and :math:`x x^\top`, released under a share of the budget.
+
+Sensitivity of :math:`(\alpha \sum x / R, \sum x x^\top / R^2)` for rows of norm at most *R*:
+zeroing a record out moves it by at most :math:`\sqrt{\alpha^2 + 1}`. Replacing a record by one at
+angle *t* moves it by :math:`\alpha^2 (2 - 2 c) + 2 - 2 c^2` squared, :math:`c = \cos t`, at most
+:math:`2 + 2 \alpha^2 + \alpha^4 / 2`; shorter rows move it less. (Lemma 19 of Wang et al. 2015
+bounds the covariance alone.)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit, softmax
+
+from skdpbayes import models, randomness
+from skdpbayes.privacy import Adjacency
+
+__all__ = [
+    "Coordinates",
+    "check_public_covariance",
+    "exact_coordinates",
+    "moment_sensitivity",
+    "plain_coordinates",
+    "plain_dimension",
+    "public_coordinates",
+    "released_coordinates",
+]
+
+# Weight of the mean beside the second moments: its noise only shifts the intercept.
+MEAN_WEIGHT = 0.5
+# Directions are stretched as if their variance were at least this fraction of the largest
+# eigenvalue that noise alone produces.
+NOISE_FLOOR = 0.25
+# Directions that share the length of rows of which nothing is known; a direction with more of it
+# oscillates, which clipping bounds and the average of the chain removes.
+PLAIN_DIMENSION = 8.0
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """The affine map of rows; ``scale`` alone if ``transform`` is None."""
+
+    center: np.ndarray
+    transform: np.ndarray | None
+    scale: float
+    constant: float
+    """The constant feature (0: no intercept)."""
+    dimension: float
+    """Number of directions that share the length of a row: 1 / largest eigenvalue."""
+    curvature: float | None = None
+    """Mean curvature of a record's loss per unit of squared length, where it is known exactly."""
+    centered: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "centered", bool(np.any(self.center)))
+
+    def with_constant(self, constant: float) -> Coordinates:
+        """Return the same map with another constant feature."""
+        return replace(self, constant=constant)
+
+    def apply(self, rows: np.ndarray) -> np.ndarray:
+        """Multiply rows (of coefficients or gradients) by the symmetric matrix."""
+        return rows * self.scale if self.transform is None else rows @ self.transform
+
+    def coefficients(self, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients of x and intercepts of (..., K, d [+ 1]) coefficients of z."""
+        d = self.center.shape[0]
+        coef = self.apply(psi[..., :d])
+        intercept = -(coef @ self.center) if self.centered else np.zeros(coef.shape[:-1])
+        if self.constant:
+            intercept = intercept + self.constant * psi[..., d]
+        return coef, intercept
+
+    def from_coefficients(self, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+        """Invert `coefficients`."""
+        if self.transform is None:
+            psi = coef / self.scale
+        else:
+            psi = np.linalg.solve(self.transform, coef.T).T
+        if not self.constant:
+            return psi
+        last = (intercept + coef @ self.center) / self.constant
+        return np.column_stack([psi, last])
+
+    def largest_prior_curvature(self, of_coefficients: float, of_intercept: float) -> float:
+        """Bound on the prior's curvature in these coordinates, the constant feature aside.
+
+        The prior has the given precisions for the coefficients of x and for the intercept, which
+        holds -(coefficients of x) @ center.
+        """
+        if self.transform is None:
+            return self.scale**2 * of_coefficients
+        stretch = float(np.linalg.norm(self.transform, 2)) ** 2
+        moved = self.center @ self.transform
+        return stretch * of_coefficients + float(moved @ moved) * of_intercept
+
+    def lengths(self, X: Any, data_norm: float) -> np.ndarray:
+        """Upper bound on the length of every row in these coordinates, constant feature included.
+
+        The lengths are computed and what rounding can take from them is added: of a row that the
+        matrix shrinks much, little is left beside the rounding of its product.
+        """
+        if self.transform is None:
+            plain = models.quadratic_row_lengths(X, self.center, None, 0.0)
+            return np.hypot(self.scale * plain, self.constant)
+        lengths = models.quadratic_row_lengths(X, self.center, self.transform, self.constant)
+        roundings = (self.center.shape[0] + 4.0) * float(np.finfo(np.float64).eps)
+        reach = data_norm + float(np.linalg.norm(self.center))
+        lengths += roundings * float(np.linalg.norm(self.transform)) * reach
+        return lengths
+
+
+def moment_sensitivity(adjacency: Adjacency) -> float:
+    """Sensitivity of the moments of unit rows, the mean weighted with `MEAN_WEIGHT`."""
+    square = MEAN_WEIGHT**2
+    if adjacency == "zero_out":
+        return math.sqrt(1.0 + square)
+    return math.sqrt(2.0 + 2.0 * square + square**2 / 2.0)
+
+
+def plain_dimension(n_columns: int) -> float:
+    """Directions that share the length of clipped rows of which nothing is known."""
+    return min(PLAIN_DIMENSION, max(1.0, n_columns / 2.0))
+
+
+def plain_coordinates(n_columns: int, data_norm: float, private: bool) -> Coordinates:
+    """Rows divided by their public bound.
+
+    Without clipping the first direction may have all of their length.
+    """
+    dimension = plain_dimension(n_columns) if private else 1.0
+    return Coordinates(np.zeros(n_columns), None, 1.0 / data_norm, 0.0, dimension)
+
+
+def check_public_covariance(covariance: Any, n_columns: int) -> np.ndarray:
+    """Return the matrix as an array, or say which the parameter takes."""
+    matrix = np.asarray(covariance, dtype=np.float64)
+    if matrix.shape != (n_columns, n_columns) or not np.allclose(matrix, matrix.T):
+        raise ValueError(
+            f"preconditioner must be 'auto', None or a symmetric ({n_columns}, {n_columns}) "
+            f"matrix; got an array of shape {matrix.shape}."
+        )
+    return matrix
+
+
+def public_coordinates(
+    covariance: Any, n_columns: int, *, least_variance: float = 0.0
+) -> Coordinates:
+    """Coordinates from a public covariance matrix of the rows."""
+    matrix = check_public_covariance(covariance, n_columns)
+    transform, dimension = _whitening(matrix, 0.0, least_variance)
+    return Coordinates(np.zeros(n_columns), transform, 1.0, 0.0, dimension)
+
+
+def released_coordinates(
+    X: Any,
+    data_norm: float,
+    mu: float,
+    adjacency: Adjacency,
+    centered: bool,
+    generator: np.random.Generator,
+    *,
+    least_variance: float = 0.0,
+) -> Coordinates:
+    """Release the moments of the rows under ``mu`` of Gaussian DP and make coordinates of them.
+
+    ``mu=inf`` uses them as they are. Without an intercept rows are not centered. Directions whose
+    variance (of the rows as given) is below ``least_variance`` are stretched as if it were that.
+    """
+    n_rows, d = X.shape
+    total = np.asarray(X.sum(axis=0)).ravel() / data_norm
+    moments = models.second_moments(X) / data_norm**2
+    noise = 0.0
+    if math.isfinite(mu):
+        size = d + d * (d + 1) // 2
+        # a sum of n rounded products of unit rows errs by at most n^2 roundings
+        rounding = 1e-9 + 4.0 * n_rows**2 * np.finfo(np.float64).eps
+        noise = randomness.release_scale(
+            1.0 / mu, moment_sensitivity(adjacency) * (1.0 + rounding), size
+        )
+        total, moments = _release(total, moments, noise, generator)
+    center = total / n_rows if centered else np.zeros(d)
+    covariance = moments / n_rows - np.outer(center, center)
+    transform, dimension = _whitening(
+        covariance, noise * math.sqrt(2.0 * d) / n_rows, least_variance / data_norm**2
+    )
+    return Coordinates(center * data_norm, transform / data_norm, 1.0, 0.0, dimension)
+
+
+def exact_coordinates(
+    X: Any, logits: np.ndarray, of_coefficients: float, of_intercept: float, centered: bool
+) -> Coordinates:
+    """Coordinates in which a posterior is round, from its logits at the mode: no privacy.
+
+    The curvature of the losses is averaged over the normal approximation of the posterior: at the
+    mode itself, classes that are well separated have hardly any. Then the posterior's curvature,
+    the prior's (``of_coefficients``, ``of_intercept``) included, is the same in all directions.
+    """
+    spread = np.zeros(X.shape[0])
+    for _ in range(2):  # first with the curvature at the mode
+        weights = _curvature_weights(logits, spread)
+        coordinates = _round_coordinates(X, weights, of_coefficients, of_intercept, centered)
+        lengths = models.quadratic_row_lengths(
+            X, coordinates.center, coordinates.transform, coordinates.constant
+        )
+        spread = np.square(lengths) * (coordinates.dimension / weights.sum())
+    return coordinates
+
+
+def _curvature_weights(logits: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """Mean curvature of every loss under normal logits of the given variance.
+
+    MacKay (1992) approximates the mean of a logistic function so; its slope is the curvature. A
+    softmax has at most twice the curvature of its class with the most.
+    """
+    shrink = 1.0 / np.sqrt(1.0 + math.pi * spread / 8.0)
+    scaled = shrink[:, None] * logits
+    if logits.shape[1] == 1:
+        positive = expit(scaled[:, 0])
+        weights = shrink * positive * (1.0 - positive)
+    else:
+        probability = softmax(scaled, axis=1)
+        weights = 2.0 * shrink * (probability * (1.0 - probability)).max(axis=1)
+    return np.maximum(weights, 1e-9)
+
+
+def _round_coordinates(
+    X: Any, weights: np.ndarray, of_coefficients: float, of_intercept: float, centered: bool
+) -> Coordinates:
+    n_rows, d = X.shape
+    total = float(weights.sum())
+    root = np.sqrt(weights)[:, None]
+    moments = models.second_moments(X.multiply(root).tocsr() if sparse.issparse(X) else X * root)
+    center = np.asarray(X.T @ weights).ravel() / total if centered else np.zeros(d)
+    moments = moments - total * np.outer(center, center)
+    curvature = moments + of_coefficients * np.eye(d) + of_intercept * np.outer(center, center)
+    values, vectors = np.linalg.eigh(curvature)
+    values = np.maximum(values, 1e-12 * values[-1])
+    of_losses = np.einsum("ij,ij->j", vectors, moments @ vectors)
+    dimension = max(1.0, float(np.sum(of_losses / values)))
+    transform = (vectors * np.sqrt(total / dimension / values)) @ vectors.T
+    constant = math.sqrt(total / dimension / (total + of_intercept)) if centered else 0.0
+    return Coordinates(
+        center, 0.5 * (transform + transform.T), 1.0, constant, dimension, total / n_rows
+    )
+
+
+def _release(
+    total: np.ndarray, moments: np.ndarray, scale: float, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Add noise to the mean and, with off-diagonal entries counted once, to the moments."""
+    d = total.shape[0]
+    rows, columns = np.triu_indices(d)
+    weight = np.where(rows == columns, 1.0, math.sqrt(2.0))
+    flat = np.concatenate([MEAN_WEIGHT * total, weight * moments[rows, columns]])
+    flat = randomness.release_gaussian(generator, flat, scale)
+    noisy = np.empty((d, d))
+    noisy[rows, columns] = flat[d:] / weight
+    noisy[columns, rows] = noisy[rows, columns]
+    return flat[:d] / MEAN_WEIGHT, noisy
+
+
+def _whitening(covariance: np.ndarray, edge: float, least: float) -> tuple[np.ndarray, float]:
+    """Return a whitening matrix that gives rows a mean square length of 1, and its dimension.
+
+    Noise alone has eigenvalues up to ``edge``. A direction of variance v above half of it shows as
+    v + edge^2 / (4 v) (Benaych-Georges and Nadakuditi 2011), which is inverted; the rest shares
+    what is left of the trace.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    seen = values > max(edge, 1e-12)
+    variance = np.zeros_like(values)
+    root = np.sqrt(np.maximum(values[seen] ** 2 - edge**2, 0.0))
+    variance[seen] = 0.5 * (values[seen] + root)
+    if not seen.all():
+        rest = values.sum() - variance.sum()
+        variance[~seen] = max(rest / np.count_nonzero(~seen), 1e-9)
+    floor = max(NOISE_FLOOR * edge, least, 1e-6)
+    stretched = np.maximum(variance, floor)
+    dimension = max(1.0, float(np.sum(variance / stretched)))
+    transform = (vectors / np.sqrt(stretched * dimension)) @ vectors.T
+    return 0.5 * (transform + transform.T), dimension

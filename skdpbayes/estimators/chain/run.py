@@ -1,0 +1,246 @@
+"""Run a chain under its plan: batch, clipped sum, noisy release, sampler step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skdpbayes import models, randomness, samplers
+from skdpbayes._validation import check_integer
+from skdpbayes.estimators.chain.plan import NOISE_BITS, ChainPlan
+from skdpbayes.estimators.chain.potential import Potential
+
+__all__ = ["SAMPLERS", "ChainResult", "Dynamics", "choose_draws", "run_chain", "step_sizes"]
+
+SAMPLERS = ("sgld", "sghmc", "sgnht", "sgfs")
+# Noise is drawn for about this many numbers and batches for about this many rows at a time.
+NOISE_BLOCK = 1 << 15
+BATCH_BLOCK = 1 << 16
+NO_STARTS = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Dynamics:
+    """A sampler and its public constants."""
+
+    sampler: str
+    steps: np.ndarray
+    """Step size of every iteration; one number if all are the same."""
+    friction: float = 0.0
+    """SGHMC: friction; SGNHT: diffusion."""
+    information: np.ndarray | None = None
+    """SGFS: Fisher information of one record, (p, p)."""
+    prior_precision: np.ndarray | None = None
+    """SGFS: prior precision, (p, p)."""
+    temperature: float = 1.0
+    """Of the posterior that the chain is to sample."""
+
+    def langevin(self) -> np.ndarray:
+        """Noise that a sample of the posterior needs on the gradient, standard deviations."""
+        return np.sqrt(self.temperature) * self._unit_langevin()
+
+    def _unit_langevin(self) -> np.ndarray:
+        if self.sampler == "sgld":
+            return np.sqrt(2.0 / self.steps)
+        if self.sampler == "sgfs":
+            return np.sqrt(4.0 / self.steps)
+        return np.sqrt(2.0 * self.friction / self.steps)
+
+    def temperatures(self, noise: np.ndarray) -> np.ndarray:
+        """Temperature of every step given the noise on the gradient.
+
+        The thermostat and Fisher scoring count all noise in, and stay at 1.
+        """
+        if self.sampler in ("sgnht", "sgfs"):
+            return np.ones_like(noise)
+        return np.square(noise / self._unit_langevin())
+
+
+class ChainResult(NamedTuple):
+    """Mean of the released tail, thinned draws of it, and the public temperature."""
+
+    mean: np.ndarray
+    draws: np.ndarray
+    temperature: float
+
+
+def step_sizes(first: float, schedule: Any, n_steps: int) -> np.ndarray:
+    """Step sizes ``first * s(t)``, t = 1, 2, ..., for a schedule with ``s(t) = (b + t)^-g``.
+
+    ``"constant"`` is g = 0 and ``"cube_root"`` b = 0, g = 1/3; otherwise the pair (b, g). Steps of
+    the same size are one number: memory must not grow with their count.
+    """
+    pairs = {"constant": (0.0, 0.0), "cube_root": (0.0, 1.0 / 3.0)}
+    shift, decay = pairs[schedule] if isinstance(schedule, str) else schedule
+    if decay == 0.0:
+        return np.array([first])
+    return np.asarray(first * (shift + np.arange(1.0, n_steps + 1.0)) ** -decay)
+
+
+def _block_size(plan: ChainPlan, size: int) -> int:
+    """Steps whose batches and noise are drawn at a time."""
+    return max(1, min(plan.n_steps, NOISE_BLOCK // size, BATCH_BLOCK // int(plan.batch_size)))
+
+
+def _of_steps(values: np.ndarray, start: int, stop: int) -> np.ndarray:
+    """Values of some steps, where one number may stand for all."""
+    return np.full(stop - start, values[0]) if values.shape[0] == 1 else values[start:stop]
+
+
+class _Stepper:
+    """Position and auxiliary state of a sampler; everything here is post-processing."""
+
+    def __init__(
+        self,
+        dynamics: Dynamics,
+        plan: ChainPlan,
+        noise: np.ndarray,
+        start: np.ndarray,
+        generator: np.random.Generator,
+    ) -> None:
+        self.dynamics, self.plan = dynamics, plan
+        self.position = start
+        self.preconditioner: tuple[float, np.ndarray] | None = None
+        if dynamics.sampler == "sghmc":
+            self.state: Any = samplers.SGHMCState(start, np.zeros_like(start))
+        elif dynamics.sampler == "sgnht":
+            # the friction that balances the first step's noise: the thermostat starts at rest
+            friction = 0.5 * dynamics.steps[0] * noise[0] ** 2
+            momentum = randomness.gaussian(generator, 1.0, start.shape)
+            self.state = samplers.sgnht_init(start, momentum, friction)
+
+    def step(self, h: float, noise: float, gradient: np.ndarray) -> np.ndarray:
+        """Move by ``h`` along a gradient with ``noise``."""
+        dynamics = self.dynamics
+        if dynamics.sampler == "sgld":
+            self.position = samplers.sgld_step(self.position, gradient, step_size=h)
+        elif dynamics.sampler == "sgfs":
+            self.position = samplers.sgfs_step(self.position, gradient, self._fisher(noise))
+        else:
+            if dynamics.sampler == "sghmc":
+                self.state = samplers.sghmc_step(
+                    self.state, gradient, step_size=h, friction=dynamics.friction
+                )
+            else:  # the injected noise is in the gradient
+                self.state = samplers.sgnht_step(
+                    self.state, gradient, np.zeros(()), step_size=h, diffusion=0.0
+                )
+            self.position = self.state.position
+        return self.position
+
+    def _fisher(self, noise: float) -> np.ndarray:
+        if self.preconditioner is None or self.preconditioner[0] != noise:
+            assert self.dynamics.information is not None
+            assert self.dynamics.prior_precision is not None
+            matrix = samplers.sgfs_preconditioner(
+                self.dynamics.information,
+                self.dynamics.prior_precision,
+                n_samples=self.plan.n_samples,
+                batch_size=self.plan.batch_size,
+                noise_variance=noise**2,
+            )
+            self.preconditioner = (noise, matrix)
+        return self.preconditioner[1]
+
+
+def _states(
+    potential: Potential,
+    plan: ChainPlan,
+    dynamics: Dynamics,
+    scales: np.ndarray,
+    start: np.ndarray,
+    generators: list[np.random.Generator],
+) -> Iterator[np.ndarray]:
+    """Yield the states of the chain.
+
+    The sum of clipped gradients is rounded to a grid of 2^-28 noise standard deviations and exact
+    discrete Gaussian noise is added on that grid; what follows is post-processing.
+    """
+    for_batches, for_noise, for_state = generators
+    rate = plan.sampling_rate
+    stepper = _Stepper(dynamics, plan, scales / rate, start, for_state)
+    block = _block_size(plan, start.size)
+    for first in range(0, plan.n_steps, block):
+        last = min(first + block, plan.n_steps)
+        rows, starts = plan.batches(for_batches, last - first) or (None, NO_STARTS)
+        shape = (last - first, *start.shape)
+        noise = randomness.discrete_gaussian(for_noise, 2.0**NOISE_BITS, shape)
+        grids = _of_steps(scales, first, last) * 2.0**-NOISE_BITS
+        sizes = _of_steps(dynamics.steps, first, last)
+        steps = models.BatchSteps(rows, starts, noise, grids, sizes, rate)
+        yield from _block_states(potential, stepper, steps, plan.clip_norm)
+
+
+def _block_states(
+    potential: Potential, stepper: _Stepper, steps: models.BatchSteps, clip_norm: float
+) -> Iterator[np.ndarray]:
+    if stepper.dynamics.sampler == "sgld":
+        states = potential.langevin_states(stepper.position, steps, clip_norm)
+        if states is not None:
+            stepper.position = states[-1]
+            yield from states
+            return
+    rate, bounds = steps.sampling_rate, steps.starts.tolist()
+    for t, (grid, h) in enumerate(
+        zip(steps.grids.tolist(), steps.step_sizes.tolist(), strict=True)
+    ):
+        batch = None if steps.rows is None else steps.rows[bounds[t] : bounds[t + 1]]
+        released, prior = potential.gradients(stepper.position, batch, clip_norm)
+        released /= grid
+        np.rint(released, out=released)
+        released += steps.noise[t]
+        released *= grid / rate
+        released += prior
+        yield stepper.step(h, grid * 2.0**NOISE_BITS / rate, released)
+
+
+def run_chain(
+    potential: Potential,
+    plan: ChainPlan,
+    dynamics: Dynamics,
+    start: np.ndarray,
+    generator: np.random.Generator,
+    *,
+    tail: float,
+    n_kept: int,
+    progress: Callable[..., Iterable[Any]] | None = None,
+) -> ChainResult:
+    """Run the chain; keep the mean of its tail and thinned draws."""
+    shape = potential.shape
+    scales = plan.noise_scales(
+        dynamics.langevin(), math.prod(shape), potential.rounding(plan.most_rows)
+    )
+    states = _states(potential, plan, dynamics, scales, start, randomness.spawn(generator, 3))
+    first = plan.n_steps - math.ceil(tail * plan.n_steps)
+    kept = np.unique(np.linspace(first, plan.n_steps - 1, n_kept).round().astype(int))
+    total = np.zeros(shape)
+    draws = np.empty((kept.shape[0], *shape))
+    place = 0
+    shown = states if progress is None else progress(states, total=plan.n_steps, label="steps")
+    for t, state in enumerate(shown):
+        if t >= first:
+            total += state
+        if place < kept.shape[0] and t == kept[place]:
+            draws[place] = state
+            place += 1
+    temperatures = dynamics.temperatures(scales / plan.sampling_rate)
+    temperature = float(temperatures[first if temperatures.shape[0] > 1 else 0 :].mean())
+    return ChainResult(total / (plan.n_steps - first), draws, temperature)
+
+
+def choose_draws(available: int, n_samples: int | None, random_state: Any) -> np.ndarray:
+    """Return which of the kept states answer a call: evenly spaced, or chosen at random."""
+    wanted = available if n_samples is None else check_integer("n_samples", n_samples, low=1)
+    if wanted > available:
+        raise ValueError(
+            f"n_samples={wanted} exceeds the {available} draws that fit kept; refit with "
+            f"n_kept={wanted} (the whole chain is paid for, but a refit is a new release)."
+        )
+    if random_state is None:
+        return np.linspace(0, available - 1, wanted).round().astype(int)
+    order = randomness.make_generator(random_state).permutation(available)
+    return np.sort(order[:wanted])

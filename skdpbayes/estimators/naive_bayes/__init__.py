@@ -1,0 +1,1 @@
+"""Naive Bayes from one private release of sufficient statistics."""

@@ -1,0 +1,1 @@
+"""Private chains on multilayer perceptrons."""

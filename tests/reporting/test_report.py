@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
+
+from skdpbayes import (
+    BoundsScaler,
+    LaplaceNaiveBayes,
+    ObjPertLogisticRegression,
+    PrivacyLedger,
+    metrics,
+    private_preprocessor,
+    report,
+    summary,
+)
+from skdpbayes.__main__ import main
+from skdpbayes.privacy import GaussianDP, PrivacyGuarantee
+from skdpbayes.reporting.report import _posterior, _power, _profile
+
+EVIL = "<script>alert('x')</script>"
+DAY = datetime.date(2026, 1, 2)
+
+
+@pytest.fixture(scope="module")
+def records():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.uniform(20, 80, 20_000), EVIL: rng.uniform(0, 1000, 20_000)})
+    y = np.where(rng.random(20_000) < 1 / (1 + np.exp(-0.1 * (X["age"] - 50))), "ill", "well")
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def fitted(records, tmp_path_factory):
+    ledger = PrivacyLedger(tmp_path_factory.mktemp("l") / "l.sqlite", epsilon=3, delta=1e-5)
+    return make_pipeline(
+        private_preprocessor({"age": (20, 80), EVIL: (0, 1000)}),
+        ObjPertLogisticRegression(1.0, 1e-6, ledger=ledger, random_state=731_945),
+    ).fit(*records)
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append((tag, dict(attributes)))
+        if tag not in ("meta", "line", "polyline"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in ("line", "polyline"):
+            assert self.open.pop() == tag
+
+
+def test_page_is_whole_and_loads_nothing(fitted, tmp_path):
+    path = tmp_path / "report.html"
+    text = report(fitted, path, date=DAY)
+    assert path.read_text(encoding="utf-8") == text
+    tags = Tags()
+    tags.feed(text)
+    assert tags.open == []
+    names = {tag for tag, _ in tags.seen}
+    assert names.isdisjoint({"script", "img", "link", "iframe", "object"})
+    assert {"svg", "polyline", "table", "h1"} <= names
+    attributes = {name for _, given in tags.seen for name in given}
+    assert attributes.isdisjoint({"src", "href", "onload", "onclick"})
+    assert "url(" not in text
+    assert EVIL not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_page_says_what_matters_and_no_secret(fitted):
+    for kind in ("html", "markdown", "json"):
+        text = report(fitted, format=kind, date=DAY)
+        assert "2026-01-02" in text
+        assert "(1, 1e-06)-differentially private" in text
+        assert "objpertlogisticregression: C" in text
+        assert "information_" in text
+        assert "731945" not in text.replace("_", "").replace(",", "")
+    assert text == report(fitted, format=kind, date=DAY)
+
+
+def test_json_page_is_data(fitted):
+    page = json.loads(report(fitted, format="json", date=DAY))
+    assert PrivacyGuarantee.from_json(json.dumps(page["claim"])) == fitted[-1].privacy_
+    titles = [section["title"] for section in page["sections"]]
+    assert titles[:2] == ["Claim", "What this means"]
+    assert {"Steps", "Public parameters", "Released", "Coefficients", "Budget"} <= set(titles)
+    profile = page["sections"][0]["profile"]
+    assert profile[0][1] == pytest.approx(fitted[-1].privacy_.delta_at(0.0))
+
+
+def test_scores_and_their_claims_are_added(fitted, records):
+    X, y = records
+    score = metrics.private_accuracy(y, fitted.predict(X), epsilon=0.5)
+    ranking = metrics.private_ranking(
+        y, fitted.predict_proba(X)[:, 0], pos_label="ill", epsilon=0.5
+    )
+    table = metrics.private_confusion_matrix(
+        y, fitted.predict(X), labels=fitted.classes_, epsilon=0.5
+    )
+    text = report(fitted, format="markdown", scores=[score, ranking, table], date=DAY)
+    assert "Model and scores together: (2.4" in text or "Model and scores together: (2.5" in text
+    assert f"| accuracy | {score.value:.4g} |" in text
+    assert "area under the ROC curve" in text
+
+
+def test_bounds_on_attacks_against_the_gaussian_mechanism():
+    from scipy.special import ndtr, ndtri
+
+    claim = PrivacyGuarantee.from_event(
+        GaussianDP(0.5), delta=1e-6, adjacency="replace_one", mechanism="noise"
+    )
+    for level in (0.01, 0.05, 0.1):
+        truth = ndtr(0.5 + ndtri(level))
+        assert truth <= _power(_profile(claim), level) <= truth * 1.03
+    # P(loss > e) of the Gaussian mechanism, against the promise of the table
+    loss = math.log(_posterior(claim, 0.5) / (1 - _posterior(claim, 0.5)))
+    exceeded = ndtr((0.5**2 / 2 - loss) / 0.5)
+    assert exceeded <= 10.51 * claim.delta
+
+
+def test_guarantees_ledgers_and_models_without_coefficients(fitted, records):
+    assert "Steps" not in report(fitted[-1].privacy_, format="markdown")
+    account = report(fitted[-1].ledger, format="markdown")
+    assert "| 1 | ObjPertLogisticRegression |" in account
+    counts = LaplaceNaiveBayes(epsilon=0.5).fit(np.eye(4, dtype=int)[[0, 1, 2] * 9], [0, 1, 1] * 9)
+    assert "Coefficients" not in report(counts, format="markdown")
+    free = make_pipeline(BoundsScaler((0, 1000)), ObjPertLogisticRegression(np.inf)).fit(*records)
+    assert "Nothing is protected" in report(free)
+
+
+def test_summary_undoes_the_scaling(fitted, records):
+    table = summary(fitted)
+    frame = table.to_frame()
+    assert list(frame.index) == ["age", EVIL, "(intercept)"]
+    assert frame.loc["age", "coef"] == pytest.approx(-0.1, abs=0.02)  # of "well", per year
+    assert frame.loc["age", "low"] < frame.loc["age", "coef"] < frame.loc["age", "high"]
+    ends = fitted[-1].interval(0.9)["coef"][0, 0]
+    per_year = fitted[0].coef_in_units(np.array([1.0, 0.0]))[0][0]
+    np.testing.assert_allclose(frame.loc["age", ["low", "high"]], ends * per_year, rtol=0.02)
+    assert re.search(r"^age +-0\.\d+ +\[-0\.\d+, -0\.\d+\]$", str(table), re.MULTILINE)
+    X, _ = records
+    logits = X.to_numpy() @ table.coef[0, :-1] + table.coef[0, -1]
+    np.testing.assert_allclose(logits, fitted.decision_function(X), rtol=1e-9, atol=1e-9)
+
+
+def test_summary_says_when_it_cannot(records):
+    X, y = records
+    twice = make_pipeline(Normalizer(), BoundsScaler((0, 1)), ObjPertLogisticRegression())
+    with pytest.raises(TypeError, match=r"pipeline\[-1\]"):
+        summary(twice.fit(X, y))
+    with pytest.raises(TypeError, match="no coefficients"):
+        summary(LaplaceNaiveBayes(epsilon=0.5).fit([[0], [1]] * 9, [0, 1] * 9))
+
+
+def test_command_line_writes_a_ledgers_report(fitted, tmp_path, capsys):
+    out = tmp_path / "account.html"
+    assert main(["report", str(fitted[-1].ledger.path), str(out)]) == 0
+    assert "ObjPertLogisticRegression" in out.read_text(encoding="utf-8")
+    assert main(["report", str(tmp_path / "none.sqlite"), str(out)]) == 1
