@@ -137,6 +137,25 @@ def test_published_noise_hosts_the_other_releases(calibration, adjacency):
     assert model.interval()["coef"].shape == (1, 4, 2)
 
 
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_information_is_nearly_free_and_its_noise_covers_the_charge(adjacency):
+    """With two classes; a record moves it least where its gradient is largest."""
+    X, y = _data(n=20_000)
+    settings = {"epsilon": 1.0, "adjacency": adjacency, "C": 0.1, "random_state": 0}
+    model = ObjPertLogisticRegression(**settings).fit(X, y)
+    alone = ObjPertLogisticRegression(inference_budget=0.0, **settings).fit(X, y)
+    assert 1.0 <= model.noise_.scale / alone.noise_.scale < 1.01
+    event, plan = model.privacy_.event, model._posterior.plan
+    shift = 2.0 if adjacency == "replace_one" else 1.0
+    budget = (shift / event.noise_multiplier) ** 2
+    assert event.information_mu**2 * shift == pytest.approx(0.1 * budget, rel=0.02)
+    # what one record adds, at most a quarter of its squared norm, over the noise on the matrix
+    assert 0.25 * 2.0 / plan.information_scale <= event.information_mu
+    assert 0.25 * 2.0 / plan.information_scale >= 0.999 * event.information_mu
+    # and the minimizer is never scaled back, which would hide the record's residual
+    assert plan.radius >= plans.coefficient_bound(plan.problem, plan.penalty, plan.tilt_norm)
+
+
 def test_curvature_is_the_squared_norm_with_the_intercept():
     X, y = _data()
     model = ObjPertLogisticRegression(1.0, data_norm=30.0, intercept_scaling=4.0, C=1e-4)
