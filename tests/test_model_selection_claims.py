@@ -9,8 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.exceptions import FitFailedWarning
 from sklearn.metrics import brier_score_loss
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
@@ -273,3 +274,23 @@ def test_plain_searches_charge_every_fold_in_workers_too(tmp_path):
     GridSearchCV(model, {"alpha": [0.1, 1.0]}, cv=2, n_jobs=2).fit(X, y)
     assert len(ledger.entries()) == 3 + 2 * 2 + 1
     assert ledger.spent().epsilon == pytest.approx(0.5 * 8)
+
+
+@pytest.mark.filterwarnings("ignore:One or more of the test scores")
+def test_folds_that_fail_say_which_public_numbers_decided_it():
+    """Eleven records in two folds: five are too few for the batch, six are enough."""
+    X, y = linear_data()
+    X, y = X[:11], np.array(["no", "yes"] * 5 + ["no"])
+    model = make_pipeline(BoundsScaler((-1.0, 1.0)), NeedsSix())
+    with pytest.warns(FitFailedWarning, match="n_samples=5, n_features=3 and 2 classes"):
+        GridSearchCV(model, {"needssix__epsilon": [1.0, 10.0]}, cv=KFold(2)).fit(X, y)
+    lonely = np.array(["yes"] + ["no"] * 10)
+    with pytest.warns(FitFailedWarning, match="few records, as in a fold, may lack a label"):
+        GridSearchCV(model, {"needssix__epsilon": [1.0]}, cv=KFold(2)).fit(X, lonely)
+
+
+class NeedsSix(ObjPertLogisticRegression):
+    def _plan(self, public, budget):
+        if public.n < 6:
+            raise ValueError("batch_size must be at most n_samples.")
+        return super()._plan(public, budget)

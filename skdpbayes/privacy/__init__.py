@@ -46,6 +46,7 @@ from skdpbayes.privacy.mechanisms.langevin import (
     langevin_mu_samples,
     largest_langevin_step,
     ops_inverse_temperature,
+    ops_mu,
 )
 from skdpbayes.privacy.mechanisms.langevin_minibatch import (
     langevin_mu_cyclic,
@@ -55,6 +56,7 @@ from skdpbayes.privacy.mechanisms.loss_bounds import (
     gradient_sensitivity,
     logistic_gradient_gap,
     loss_curvature,
+    softmax_gradient_norm,
 )
 from skdpbayes.privacy.mechanisms.objective_calibration import (
     calibrate_objective,
@@ -136,6 +138,7 @@ __all__ = [
     "negative_binomial_gamma",
     "negative_binomial_mean",
     "ops_inverse_temperature",
+    "ops_mu",
     "papernot_steinke_rdp",
     "pure_objective_epsilon",
     "pure_objective_scale",
@@ -144,6 +147,7 @@ __all__ = [
     "repeat",
     "selection_coverage",
     "smallest_noise",
+    "softmax_gradient_norm",
     "softmax_range",
     "subsampled_noise_multiplier",
     "truncated_dirichlet_range",

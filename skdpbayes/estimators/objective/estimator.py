@@ -110,9 +110,11 @@ class ObjPertLogisticRegression(PrivateClassifier):
         ``delta>0``).
     inference_budget : float, default=0.1
         Share f of the budget that releases the Fisher information for ``sample_posterior`` and
-        ``interval``, in [0, 0.99]; it raises the noise on the coefficients by at most the factor
-        ``1 / sqrt(1 - f)``. Larger gives better intervals and slightly worse coefficients; less
-        is spent where public numbers tell that noise would hide it. 0: coefficients only.
+        ``interval``, in [0, 0.99]. With two classes and ``delta > 0`` it is nearly free, because a
+        record moves the information least where its gradient is largest; else it raises the
+        noise on the coefficients by at most the factor ``1 / sqrt(1 - f)``. Larger gives better
+        intervals and slightly worse coefficients; less is spent where public numbers tell that
+        noise would hide it. 0: coefficients only.
     margin : float, default=0.0
         In [0, 20]; the loss becomes :math:`\log(1 + e^{m - y x^\top\theta})`. The privacy
         guarantee does not change, but near 0 every record pulls up to twice as hard, so

@@ -10,6 +10,7 @@ from skdpbayes import models, privacy, randomness
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy.budget import NO_NOISE, Law, Noise
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
+from skdpbayes.randomness.release import GRID_BITS
 
 __all__ = [
     "CALIBRATIONS",
@@ -31,6 +32,8 @@ CALIBRATIONS = ("tight", "chaudhuri2011", "kifer2012", "redberg2023")
 MECHANISMS = ("objective", "output")
 # Share of the squared budget (see `parts_of_epsilon`) that hides the optimizer's last digits
 OUTPUT_SHARE = 0.001
+# Part of that which hides the rounding of the information matrix, and its part of the noise there
+ROUNDING_SHARE, HIDING_NOISE = 0.25, 0.01
 # Measured on public data at a record norm of sqrt(2) and coef_norm 10; see `automatic_C`
 NOISE_POWER, TILT_PENALTY, OUTPUT_PENALTY = 1.4, 0.44, 2.0
 NORM_GUESS = 10.0 * math.sqrt(2.0)
@@ -95,10 +98,19 @@ class Problem:
         product, so replacing one by another moves by :math:`\sqrt2` of that, not 2. Rounding of
         both sums is added; that of the logits gives another, equally bounded weight.
         """
-        single = self.record_norm**2 * (0.25 if self.n_classes == 2 else 0.5)
+        apart = math.sqrt(2.0) if self.adjacency == "replace_one" else 1.0
+        return self.single_information * apart + self.information_rounding
+
+    @property
+    def single_information(self) -> float:
+        """Bound on the Frobenius norm of one record's Fisher information."""
+        return self.record_norm**2 * (0.25 if self.n_classes == 2 else 0.5)
+
+    @property
+    def information_rounding(self) -> float:
+        """Bound on what rounding adds to the distance of neighbors' Fisher information."""
         chain = models.summation_length(self.n_samples, self.n_features) + 24.0
-        rounding = 2.0 * UNIT_ROUNDOFF * chain * self.n_samples * single
-        return single * (math.sqrt(2.0) if self.adjacency == "replace_one" else 1.0) + rounding
+        return 2.0 * UNIT_ROUNDOFF * chain * self.n_samples * self.single_information
 
 
 def coefficient_bound(problem: Problem, penalty: float, tilt_norm: float) -> float:
@@ -346,25 +358,34 @@ def _gaussian_plan(
             event=privacy.GaussianDP(mu),
             n_parameters=problem.n_parameters,
         )
-    event = _objective_event(problem, penalty, calibration, OUTPUT_SHARE + inference_budget)
+    event = _objective_event(problem, penalty, calibration, inference_budget)
     tilt_scale = event.noise_multiplier * problem.gradient_norm
     tilt_norm = tilt_scale * (math.sqrt(problem.n_parameters) + 12.0)
-    tolerance, radius = tolerance_of(problem, penalty, tilt_norm)
-    total = OUTPUT_SHARE + inference_budget
+    by_residual = event.information_mu > 0.0
+    # a minimizer that is scaled back says nothing about the record's residual there
+    tolerance, radius = tolerance_of(problem, penalty, tilt_norm, free=by_residual)
+    if by_residual:
+        release_mu = math.sqrt(1.0 - ROUNDING_SHARE) * event.side_mu
+    else:
+        total = OUTPUT_SHARE + inference_budget
+        release_mu = event.side_mu * math.sqrt(OUTPUT_SHARE / total)
+    release_scale = _gaussian_scale(release_mu, 2.0 * tolerance / penalty, problem.n_parameters)
+    if by_residual:
+        information_scale = _residual_information_scale(
+            problem, event, penalty, tolerance, radius, release_scale
+        )
+    else:
+        information_scale = _information_scale(
+            problem, event.side_mu * math.sqrt(inference_budget / total)
+        )
     return ObjectivePlan(
         problem=problem,
         penalty=penalty,
         pure=False,
         tilt_scale=tilt_scale,
         blur_scale=0.0,
-        release_scale=_gaussian_scale(
-            event.side_mu * math.sqrt(OUTPUT_SHARE / total),
-            2.0 * tolerance / penalty,
-            problem.n_parameters,
-        ),
-        information_scale=_information_scale(
-            problem, event.side_mu * math.sqrt(inference_budget / total)
-        ),
+        release_scale=release_scale,
+        information_scale=information_scale,
         tolerance=tolerance,
         radius=radius,
         tilt_norm=tilt_norm,
@@ -374,11 +395,20 @@ def _gaussian_plan(
 
 
 def _objective_event(
-    problem: Problem, penalty: float, calibration: str, side_share: float
+    problem: Problem, penalty: float, calibration: str, inference_budget: float
 ) -> privacy.ObjectivePerturbation:
-    """Noise of the chosen calibration, with as much of `side_share` as it leaves room for."""
+    """Noise of the chosen calibration, with as much for the other releases as it leaves room for.
+
+    The information matrix of two classes is charged by the record's residual, unless the budget is
+    so small that its rounding to the release grid would cost more.
+    """
     epsilon, delta = problem.epsilon, problem.delta
     curvature = problem.record_norm**2 / penalty
+    mu = privacy.gdp_mu(epsilon, delta)
+    side_share, information_share = OUTPUT_SHARE + inference_budget, 0.0
+    rounding = math.sqrt(ROUNDING_SHARE * OUTPUT_SHARE) * mu * HIDING_NOISE
+    if problem.n_classes == 2 and _grid_offset(problem) <= 0.5 * rounding:
+        side_share, information_share = OUTPUT_SHARE, inference_budget
     if calibration == "tight":
         return privacy.calibrate_objective(
             epsilon,
@@ -387,19 +417,57 @@ def _objective_event(
             adjacency=problem.adjacency,
             n_classes=problem.n_classes,
             side_share=side_share,
+            information_share=information_share,
         )
     published = {
         "kifer2012": privacy.kifer2012_noise_multiplier,
         "redberg2023": privacy.redberg2023_noise_multiplier,
     }[calibration]
     noise = published(epsilon, delta, curvature=curvature, adjacency=problem.adjacency)
-    side_mu = math.sqrt(side_share) * privacy.gdp_mu(epsilon, delta)
     for _ in range(60):  # published noise is larger than needed: what is left pays for the rest
-        event = privacy.ObjectivePerturbation(noise, curvature, problem.adjacency, side_mu)
+        event = privacy.ObjectivePerturbation(
+            noise,
+            curvature,
+            problem.adjacency,
+            side_mu=math.sqrt(side_share) * mu,
+            information_mu=math.sqrt(information_share / problem.shift) * mu,
+        )
         if event.delta_at(epsilon) <= delta:
             return event
-        side_mu *= 0.8
+        mu *= 0.8
     raise CalibrationError(f"{calibration} leaves no budget for releasing its minimizer")
+
+
+def _grid_offset(problem: Problem) -> float:
+    """Bound by how much snapping neighbors' information to its grid moves it, over its noise."""
+    size = problem.n_parameters * (problem.n_parameters + 1) // 2
+    return math.ldexp(math.sqrt(size), -GRID_BITS)
+
+
+def _residual_information_scale(
+    problem: Problem,
+    event: privacy.ObjectivePerturbation,
+    penalty: float,
+    tolerance: float,
+    radius: float,
+    release_scale: float,
+) -> float:
+    r"""Noise scale of an information matrix that is charged by the record's residual s.
+
+    At the exact minimizer a record moves the matrix by at most :math:`s(1-s)R^2`. It is evaluated
+    at the released point, where the logit differs by at most R times the distance, and
+    :math:`s(1-s)` by the exponential of that; noise of more than 40 standard deviations beyond its
+    norm does not occur (the probability is below :math:`10^{-347}`). What rounding adds has nothing
+    to do with s: a hundredth of the noise, split off, hides it at the price of a part of the
+    event's `side_mu`.
+    """
+    norm, deviations = problem.record_norm, math.sqrt(problem.n_parameters) + 40.0
+    distance = tolerance / penalty + release_scale * deviations
+    logit = norm * distance + UNIT_ROUNDOFF * ((problem.n_features + 2.0) * norm * radius + 64.0)
+    rounding_mu = math.sqrt(ROUNDING_SHARE) * event.side_mu * HIDING_NOISE
+    rounding = problem.information_rounding / (rounding_mu - _grid_offset(problem))
+    main = problem.single_information * math.exp(min(logit, 700.0))
+    return max(main / (event.information_mu * math.sqrt(1.0 - HIDING_NOISE**2)), rounding)
 
 
 def _pure_plan(

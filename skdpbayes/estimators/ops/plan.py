@@ -116,7 +116,11 @@ class Problem:
         """Largest change of the summed gradient between neighbors, in exact arithmetic."""
         radius = math.inf if self.coef_norm is None else self.coef_norm
         return privacy.gradient_sensitivity(
-            self.loss, self.record_norm, self.adjacency, coef_norm=radius
+            self.loss,
+            self.record_norm,
+            self.adjacency,
+            coef_norm=radius,
+            n_classes=self.n_classes,
         )
 
     @property
@@ -132,7 +136,7 @@ class Problem:
         logits = (self.n_features + 2.0) * radius * self.curvature
         return self.sensitivity + 4.0 * UNIT_ROUNDOFF * (summing + logits)
 
-    def value_rounding(self, radius: float) -> float:
+    def value_rounding(self, radius: float, C: float | None = None) -> float:
         """Bound on the rounding of the summed losses on a ball, twice over (0 without a ball).
 
         Up to n additions of losses of at most 1 + log K + 2c, and logits off by d + 2 roundings.
@@ -140,7 +144,8 @@ class Problem:
         if math.isinf(radius):
             return 0.0
         largest = 1.0 + math.log(self.n_classes) + 2.0 * self.record_norm * radius
-        prior = 0.0 if self.C is None else radius**2 / (2.0 * self.C)
+        C = self.C if C is None else C
+        prior = 0.0 if C is None else radius**2 / (2.0 * C)
         additions = self.n_records + self.n_features + 16.0
         return 2.0 * UNIT_ROUNDOFF * (additions * self.n_records * largest + 8.0 * prior)
 
@@ -542,7 +547,10 @@ def _price_density(problem: Problem) -> tuple[float, float, float, PrivacyEvent]
     mu = problem.target_mu()
     mu_draw = mu / math.sqrt(problem.n_draws)
     C = problem.equilibrium_C(mu_draw) if problem.C is None else problem.C
-    beta = privacy.ops_inverse_temperature(mu_draw, C, problem.sensitivity)
+    radius = math.inf if problem.coef_norm is None else problem.coef_norm
+    # on a ball the computed potential is off by a public number, and the density by twice that
+    rounding = problem.value_rounding(radius, C)
+    beta = privacy.ops_inverse_temperature(mu_draw, C, problem.sensitivity, rounding=rounding)
     event: PrivacyEvent | None = None
     if problem.coef_norm is not None and problem.calibration == "tight":
         loss_range = _loss_range(problem, problem.coef_norm)
@@ -558,9 +566,8 @@ def _price_density(problem: Problem) -> tuple[float, float, float, PrivacyEvent]
             event = _range_event(problem, _capped(problem, beta), loss_range)
     beta = _capped(problem, beta)
     if event is None:
-        each = problem.sensitivity * math.sqrt(beta * C)
+        each = privacy.ops_mu(beta, C, problem.sensitivity, rounding=rounding)
         event = privacy.GaussianDP(min(mu, math.sqrt(problem.n_draws) * each))
-    radius = math.inf if problem.coef_norm is None else problem.coef_norm
     return C, beta, radius, event
 
 
