@@ -27,7 +27,6 @@ from skdpbayes.privacy.mechanisms.bounded_range import (
     bounded_range_eta,
     bounded_range_rho,
     zcdp_delta,
-    zcdp_rho,
 )
 from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from skdpbayes.privacy.mechanisms.exponential_mechanism import (
@@ -49,6 +48,7 @@ from skdpbayes.privacy.mechanisms.langevin import (
     langevin_mu_varying,
     largest_langevin_step,
     ops_inverse_temperature,
+    ops_mu,
 )
 from skdpbayes.privacy.mechanisms.langevin_minibatch import (
     FixedBatchParts,
@@ -61,6 +61,7 @@ from skdpbayes.privacy.mechanisms.loss_bounds import (
     gradient_sensitivity,
     logistic_gradient_gap,
     loss_curvature,
+    softmax_gradient_norm,
 )
 from skdpbayes.privacy.mechanisms.objective_calibration import (
     calibrate_objective,
@@ -147,6 +148,7 @@ __all__ = [
     "negative_binomial_gamma",
     "negative_binomial_mean",
     "ops_inverse_temperature",
+    "ops_mu",
     "papernot_steinke_rdp",
     "pure_objective_epsilon",
     "pure_objective_scale",
@@ -155,10 +157,10 @@ __all__ = [
     "repeat",
     "selection_coverage",
     "smallest_noise",
+    "softmax_gradient_norm",
     "softmax_range",
     "subsampled_noise_multiplier",
     "truncated_dirichlet_range",
     "wang2015_inverse_temperature",
     "zcdp_delta",
-    "zcdp_rho",
 ]

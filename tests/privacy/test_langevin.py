@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy.special import expit
+from scipy.stats import norm
 
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy import (
@@ -18,6 +19,7 @@ from skdpbayes.privacy import (
     langevin_mu_varying,
     largest_langevin_step,
     ops_inverse_temperature,
+    ops_mu,
 )
 
 
@@ -173,6 +175,53 @@ def test_ops_inverse_temperature():
         assert got == pytest.approx(beta**2 / (3.0 * 4.0), rel=1e-8)
         assert 2.0 * math.sqrt(got * 3.0) <= mu
     assert ops_inverse_temperature(math.inf, 1.0, 1.0) == math.inf
+
+
+@pytest.mark.parametrize("rounding", [1e-9, 1e-3, 0.3, 50.0])
+@pytest.mark.parametrize("mu", [1e-6, 0.3, 8.0])
+def test_the_rounding_of_a_density_is_paid_for(mu, rounding):
+    beta = ops_inverse_temperature(mu, 3.0, 2.0, rounding=rounding)
+    assert beta < ops_inverse_temperature(mu, 3.0, 2.0)
+    spent = ops_mu(beta, 3.0, 2.0, rounding=rounding)
+    assert mu * (1 - 1e-12) < spent <= mu
+    assert spent == pytest.approx(2 * math.sqrt(3 * beta) + 2.5066282746 * beta * rounding)
+
+
+@pytest.mark.parametrize("mu", [0.01, 0.5, 3.0])
+@pytest.mark.parametrize("error", [0.01, 0.1, 1.0])
+def test_densities_that_are_nearly_right_are_nearly_as_private(mu, error):
+    """Two normal laws on a fine grid, both distorted by factors within e^+-error, at worst.
+
+    The exact privacy profile of the distorted pair stays below the claim; where the test that tells
+    most has errors near 1/2, nearly all of the allowance is needed.
+    """
+    grid = np.linspace(-9.0, 9.0 + mu, 40_001)
+    laws = [norm.pdf(grid), norm.pdf(grid, mu)]
+    laws = [law / law.sum() for law in laws]
+    allowed = mu + math.sqrt(2.0 * math.pi) * error
+    largest = 0.0
+    for threshold in np.linspace(-2.0, 2.0 + mu, 21):
+        right = grid > threshold
+        distorted = []
+        for law, inside in zip(laws, (~right, right), strict=True):
+            mass = law[inside].sum()
+            up = min(error, math.log((1.0 - math.exp(-error) * (1.0 - mass)) / mass))
+            down = math.log((1.0 - mass * math.exp(up)) / (1.0 - mass))
+            assert -error * (1 + 1e-6) <= down <= 0.0
+            distorted.append(law * np.exp(np.where(inside, up, down)))
+        first, second = distorted
+        assert first.sum() == pytest.approx(1.0)
+        for epsilon in np.linspace(-1.0, mu * mu + 3.0, 15):
+            claimed = norm.cdf(-epsilon / allowed + allowed / 2) - math.exp(epsilon) * norm.cdf(
+                -epsilon / allowed - allowed / 2
+            )
+            for a, b in ((first, second), (second, first)):
+                assert np.maximum(a - math.exp(epsilon) * b, 0.0).sum() <= claimed + 1e-6
+        quantiles = -norm.ppf(first[right].sum()) - norm.ppf(second[~right].sum())
+        largest = max(largest, quantiles - mu)
+    assert largest <= (allowed - mu) * (1 + 1e-3)
+    if mu < 0.1 and error < 0.5:
+        assert largest > 0.94 * (allowed - mu)
 
 
 @pytest.mark.parametrize("diameter", [None, 0.3, 4.0])

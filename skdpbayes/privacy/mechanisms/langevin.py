@@ -51,6 +51,7 @@ __all__ = [
     "langevin_mu_varying",
     "largest_langevin_step",
     "ops_inverse_temperature",
+    "ops_mu",
 ]
 
 
@@ -278,23 +279,55 @@ def langevin_mu_samples(
     return math.sqrt(n_chains * total)
 
 
-def ops_inverse_temperature(mu: float, C: float, gradient_sensitivity: float) -> float:
-    r"""Inverse temperature at which one exact posterior draw is mu-GDP.
+def ops_mu(
+    inverse_temperature: float, C: float, gradient_sensitivity: float, *, rounding: float = 0.0
+) -> float:
+    r"""Gaussian DP of one exact posterior draw.
 
     The density :math:`\exp(-\beta(\sum\ell_i+\|\theta\|^2/(2C)))` is :math:`\beta/C`-strongly
     log-concave and neighboring potentials have gradients :math:`\beta g` apart, so a draw is
-    :math:`\mu=\beta g/\sqrt{\beta/C}=g\sqrt{\beta C}`-GDP (Gopi, Lee and Liu 2022; no
-    smoothness needed). Hence :math:`\beta=\mu^2/(Cg^2)`.
+    :math:`\mu=\beta g/\sqrt{\beta/C}=g\sqrt{\beta C}`-GDP (Gopi, Lee and Liu 2022; no smoothness
+    needed). A sampler that computes the potential draws from a density whose logarithm is off by at
+    most :math:`\beta e`; that adds at most :math:`\sqrt{2\pi}\,\beta e` to :math:`\mu` (the lemma
+    after Theorem 3 of the theory page).
 
     Parameters
     ----------
-    mu : float
-        Target; divide by sqrt(k) for k draws.
+    inverse_temperature : float
+        The factor beta.
     C : float
         Inverse regularization strength, as in scikit-learn.
     gradient_sensitivity : float
         The constant *g* at inverse temperature 1, see
         :func:`~skdpbayes.privacy.gradient_sensitivity`.
+    rounding : float, default=0.0
+        Bound *e* on the logarithm of the computed over the exact density, both normalized, at
+        inverse temperature 1: twice that on the error of the potential.
+
+    Returns
+    -------
+    float
+        The draw is mu-GDP; k independent draws are sqrt(k) mu-GDP.
+    """
+    beta = check_nonnegative("inverse_temperature", inverse_temperature)
+    g = check_nonnegative("gradient_sensitivity", gradient_sensitivity)
+    added = math.sqrt(2.0 * math.pi) * beta * check_nonnegative("rounding", rounding)
+    return g * math.sqrt(beta * check_positive("C", C)) + added
+
+
+def ops_inverse_temperature(
+    mu: float, C: float, gradient_sensitivity: float, *, rounding: float = 0.0
+) -> float:
+    r"""Inverse temperature at which one exact posterior draw is mu-GDP.
+
+    The inverse of :func:`ops_mu`: :math:`\beta=\mu^2/(Cg^2)` without rounding.
+
+    Parameters
+    ----------
+    mu : float
+        Target; divide by sqrt(k) for k draws.
+    C, gradient_sensitivity, rounding : float
+        As for :func:`ops_mu`.
 
     Returns
     -------
@@ -309,8 +342,14 @@ def ops_inverse_temperature(mu: float, C: float, gradient_sensitivity: float) ->
     """
     mu = check_nonnegative("mu", mu)
     g = check_positive("gradient_sensitivity", gradient_sensitivity)
-    beta = (mu / g) ** 2 / check_positive("C", C)
-    while g * math.sqrt(beta * C) > mu:
+    if math.isinf(mu):
+        return math.inf
+    linear = g * math.sqrt(check_positive("C", C))
+    square = math.sqrt(2.0 * math.pi) * check_nonnegative("rounding", rounding)
+    # the positive root of square x^2 + linear x = mu, without cancellation
+    root = 2.0 * mu / (linear + math.sqrt(linear * linear + 4.0 * square * mu))
+    beta = (mu / g) ** 2 / C if square == 0.0 else root * root
+    while ops_mu(beta, C, g, rounding=rounding) > mu:
         beta = math.nextafter(beta, 0.0)
     return beta
 
