@@ -141,8 +141,8 @@ class Problem:
     def information_cuts(self) -> float:
         r"""Bound how far from :math:`s(1-s)uu^\top` two records add to the information, together.
 
-        A record adds :math:`\frac14vv^\top`, where :math:`v` is :math:`2\sqrt{s(1-s)}\,u` with every
-        entry cut by less than a unit: no more, but not quite along :math:`uu^\top`.
+        A record adds :math:`\frac14vv^\top`, where :math:`v` is :math:`2\sqrt{s(1-s)}\,u` with
+        every entry cut by less than a unit: no more, but not quite along :math:`uu^\top`.
         """
         if self.grid is None:
             return 0.0
@@ -498,8 +498,8 @@ def _residual_information_scale(
     at the released point, where the logit differs by at most R times the distance, and
     :math:`s(1-s)` by the exponential of that; noise of more than 40 standard deviations beyond its
     norm does not occur (the probability is below :math:`10^{-347}`). What cuts and rounding add has
-    nothing to do with s: a hundredth of the noise, split off, hides it at the price of a part of the
-    event's `side_mu`.
+    nothing to do with s: a hundredth of the noise, split off, hides it at the price of a part of
+    the event's `side_mu`.
     """
     norm, deviations = problem.record_norm, math.sqrt(problem.n_parameters) + 40.0
     distance = tolerance / penalty + release_scale * deviations
