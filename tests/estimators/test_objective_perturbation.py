@@ -163,6 +163,14 @@ def test_information_is_nearly_free_and_its_noise_covers_the_charge(adjacency):
     assert plan.radius >= plans.coefficient_bound(plan.problem, plan.penalty, plan.tilt_norm)
 
 
+def test_tiny_budgets_charge_every_record_alike_for_the_information():
+    """Where the release grid is too coarse for the part of the noise that hides rounding."""
+    X, y = _data()
+    event = ObjPertLogisticRegression(1e-4, C=1e-5, random_state=0).fit(X, y).privacy_.event
+    assert event.information_mu == 0.0
+    assert event.delta_at(1e-4) <= 1e-5
+
+
 def test_a_record_moves_the_information_along_itself_up_to_the_cuts():
     from skdpbayes.estimators.objective.solver import information
 

@@ -442,13 +442,27 @@ def _objective_event(
     The information matrix of two classes is charged by the record's residual, unless the budget is
     so small that its rounding to the release grid would cost more.
     """
+    if problem.n_classes == 2 and inference_budget > 0.0:
+        event = _shared_event(problem, penalty, calibration, OUTPUT_SHARE, inference_budget)
+        if _rounding_mu(event) >= 2.0 * _grid_offset(problem):
+            return event
+    return _shared_event(problem, penalty, calibration, OUTPUT_SHARE + inference_budget, 0.0)
+
+
+def _rounding_mu(event: privacy.ObjectivePerturbation) -> float:
+    """Return how far roundings may move the information, over its noise."""
+    return math.sqrt(ROUNDING_SHARE) * event.side_mu * HIDING_NOISE
+
+
+def _shared_event(
+    problem: Problem,
+    penalty: float,
+    calibration: str,
+    side_share: float,
+    information_share: float,
+) -> privacy.ObjectivePerturbation:
     epsilon, delta = problem.epsilon, problem.delta
     curvature = problem.record_norm**2 / penalty
-    mu = privacy.gdp_mu(epsilon, delta)
-    side_share, information_share = OUTPUT_SHARE + inference_budget, 0.0
-    rounding = math.sqrt(ROUNDING_SHARE * OUTPUT_SHARE) * mu * HIDING_NOISE
-    if problem.n_classes == 2 and _grid_offset(problem) <= 0.5 * rounding:
-        side_share, information_share = OUTPUT_SHARE, inference_budget
     if calibration == "tight":
         return privacy.calibrate_objective(
             epsilon,
@@ -464,6 +478,7 @@ def _objective_event(
         "redberg2023": privacy.redberg2023_noise_multiplier,
     }[calibration]
     noise = published(epsilon, delta, curvature=curvature, adjacency=problem.adjacency)
+    mu = privacy.gdp_mu(epsilon, delta)
     for _ in range(60):  # published noise is larger than needed: what is left pays for the rest
         event = privacy.ObjectivePerturbation(
             noise,
@@ -504,9 +519,8 @@ def _residual_information_scale(
     norm, deviations = problem.record_norm, math.sqrt(problem.n_parameters) + 40.0
     distance = tolerance / penalty + release_scale * deviations
     logit = norm * distance + UNIT_ROUNDOFF * ((problem.n_features + 2.0) * norm * radius + 64.0)
-    rounding_mu = math.sqrt(ROUNDING_SHARE) * event.side_mu * HIDING_NOISE
     rounding = problem.information_rounding + problem.information_cuts
-    rounding /= rounding_mu - _grid_offset(problem)
+    rounding /= _rounding_mu(event) - _grid_offset(problem)
     main = problem.single_information * math.exp(min(logit, 700.0))
     return max(main / (event.information_mu * math.sqrt(1.0 - HIDING_NOISE**2)), rounding)
 
