@@ -332,7 +332,8 @@ class _Rows:
         self.n_rows, self.n_columns = X.shape
         if self.dense:
             self._cut = np.empty((0, self.n_columns), dtype=np.float32)
-            size = max(64, CACHE_BYTES // (4 * max(1, self.n_columns)))
+            width = (8 if grid is None else 4) * max(1, self.n_columns)
+            size = max(64, CACHE_BYTES // width)
         else:
             if not X.has_canonical_format:  # an entry in two parts would be cut twice
                 X = X.copy()
@@ -341,6 +342,7 @@ class _Rows:
             size = 4096
         self.X = X
         self.size = min(size, self.longest)
+        self._window: Any = slice(0, 0)
 
     def parts(self, rows: np.ndarray | None) -> Iterator[tuple[np.ndarray, bool]]:
         """Yield row numbers of parts, and whether sums must be emptied before they are added."""
@@ -353,6 +355,7 @@ class _Rows:
             full = filled > self.longest
             if full:
                 filled = stop - start
+            self._window = slice(start, stop) if rows is None else part  # a view, if it can be
             yield part, full
 
     def _scratch(self, part: np.ndarray) -> np.ndarray:
@@ -361,14 +364,14 @@ class _Rows:
         return self._cut[: part.shape[0]]
 
     def cut(self, part: np.ndarray) -> Any:
-        """Return a part of the rows: what `add` and `add_gram` take after `logits` or this."""
+        """Return the rows of the part that was yielded last, cut."""
         if self.scale == 0.0:
-            return self.X[part].astype(np.float64, copy=False)
+            return self.X[self._window].astype(np.float64, copy=False)
         if self.dense:
             scratch = self._scratch(part)
             _dense_cut(self.X, part, self.scale, scratch)
             return scratch
-        rows = self.X[part].astype(np.float64)
+        rows = self.X[self._window].astype(np.float64)
         rows.data = np.trunc(rows.data * self.scale)
         return rows
 
@@ -615,13 +618,15 @@ def _clip(
     for i in range(residual.shape[0]):
         factor = weight[i] if weight.shape[0] > 0 else 1.0
         if lengths.shape[0] > 0:
-            top, square = 0.0, 0.0
-            for k in range(residual.shape[1]):
-                top = max(top, abs(residual[i, k]))
-            if top > 0.0:
-                for k in range(residual.shape[1]):
-                    square += (residual[i, k] / top) ** 2
-            norm = top * np.sqrt(square) * lengths[i]
+            norm, square = abs(residual[i, 0]), 0.0
+            if residual.shape[1] > 1:
+                for k in range(1, residual.shape[1]):
+                    norm = max(norm, abs(residual[i, k]))
+                if norm > 0.0:
+                    for k in range(residual.shape[1]):
+                        square += (residual[i, k] / norm) ** 2
+                norm *= np.sqrt(square)
+            norm *= lengths[i]
             if norm > clip:
                 factor *= clip / norm
         for k in range(residual.shape[1]):

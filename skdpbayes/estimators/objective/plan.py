@@ -10,7 +10,6 @@ from skdpbayes import models, privacy, randomness
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy.budget import NO_NOISE, Law, Noise
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
-from skdpbayes.randomness.release import GRID_BITS
 
 __all__ = [
     "CALIBRATIONS",
@@ -496,6 +495,8 @@ def _shared_event(
 def _grid_offset(problem: Problem) -> float:
     """Bound by how much snapping neighbors' information to its grid moves it, over its noise."""
     size = problem.n_parameters * (problem.n_parameters + 1) // 2
+    from skdpbayes.randomness.release import GRID_BITS  # loads the compiler
+
     return math.ldexp(math.sqrt(size), -GRID_BITS)
 
 
