@@ -10,6 +10,7 @@ from skdpbayes import models, privacy, randomness
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy.budget import NO_NOISE, Law, Noise
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
+from skdpbayes.privacy.sensitivity import moved
 
 __all__ = [
     "CALIBRATIONS",
@@ -105,7 +106,7 @@ class Problem:
     @property
     def shift(self) -> float:
         """How many gradients a neighbor may differ by."""
-        return 2.0 if self.adjacency == "replace_one" else 1.0
+        return float(moved(self.adjacency))
 
     @property
     def information_norm(self) -> float:
@@ -119,7 +120,7 @@ class Problem:
         what the cuts of softmax add is added for both records, and the two roundings of the total
         (read as floats, weighted by :math:`\sqrt2` off the diagonal) for both sums.
         """
-        apart = math.sqrt(2.0) if self.adjacency == "replace_one" else 1.0
+        apart = math.sqrt(moved(self.adjacency))
         return self.single_information * apart + self.information_rounding
 
     @property
