@@ -84,7 +84,6 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         "accept_sparse": "csr",
         "dtype": [np.float64, np.float32],
         "order": "C",
-        "accept_large_sparse": False,
     }
 
     def fit(self, X: Any, y: Any) -> Self:

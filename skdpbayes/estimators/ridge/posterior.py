@@ -56,18 +56,22 @@ class CenteredMoments:
 
     @classmethod
     def from_sums(cls, sums: np.ndarray, n: int, intercept: bool) -> CenteredMoments:
-        """Center the sums of z z', z = (1, x, y), or (x, y)."""
+        """Center noisy sums of z z', z = (1, x, y), or (x, y).
+
+        Sums of bounded records have a length of at most n; longer ones are noise and are cut to
+        it, which brings them nearer to the truth.
+        """
         d = sums.shape[0] - 1 - intercept
-        mean = sums[0, 1:-1] / n if intercept else np.zeros(d)
-        target_mean = float(sums[0, -1]) / n if intercept else 0.0
-        square, cross = sums[-d - 1 : -1, -d - 1 : -1], sums[-d - 1 : -1, -1]
+        of_x, target = slice(-d - 1, -1), sums.shape[0] - 1
+        mean = _within(sums[0, of_x] / n) if intercept else np.zeros(d)
+        target_mean = float(np.clip(sums[0, target] / n, -1.0, 1.0)) if intercept else 0.0
         return cls(
             n,
             mean,
             target_mean,
-            square - n * np.outer(mean, mean),
-            cross - n * target_mean * mean,
-            float(sums[-1, -1]) - n * target_mean**2,
+            sums[of_x, of_x] - n * np.outer(mean, mean),
+            n * (_within(sums[of_x, target] / n) - target_mean * mean),
+            n * (float(np.clip(sums[target, target] / n, 0.0, 1.0)) - target_mean**2),
             intercept,
         )
 
@@ -90,7 +94,7 @@ class CenteredMoments:
         return cls(n, mean, target_mean, square, cross, float(target @ target), intercept)
 
     def sums(self) -> np.ndarray:
-        """Invert `from_sums`."""
+        """Return the sums of z z'."""
         z = np.concatenate([[1.0], self.mean, [self.target_mean]])
         sums = self.n * np.outer(z, z)
         sums[1:-1, 1:-1] += self.square
@@ -116,6 +120,11 @@ class CenteredMoments:
             float(joint[-1, -1]),
             self.intercept,
         )
+
+
+def _within(vector: np.ndarray) -> np.ndarray:
+    """Project a vector to the unit ball."""
+    return vector / max(1.0, float(np.linalg.norm(vector)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,14 +229,17 @@ class NoisyRegression:
         m, tau = self.moments, self.deviation
         d = m.mean.shape[0]
         # Noise stretches the eigenvalues of the sums of squares and products. They are drawn to
-        # their mean by how much of their spread noise explains: a normal prior around it.
-        middle = float(np.trace(m.square)) / d
-        square, left = m.square, 1.0
+        # their mean by how much of their spread noise explains: a normal prior around it. Rows are
+        # no longer than 1, so the trace is at most n and the spread at most n^2 (1 - 1/d).
+        middle = float(np.clip(np.trace(m.square), 0.0, m.n)) / d
+        square, left = middle * np.eye(d), 1.0
         if d > 1:
-            apart = m.square - middle * np.eye(d)
-            spread = max(float(np.sum(apart**2)) / (0.5 * d * (d + 1) - 1.0) - tau**2, 0.0)
+            apart = m.square - float(np.trace(m.square)) / d * np.eye(d)
+            freedom = 0.5 * d * (d + 1) - 1.0
+            spread = max(float(np.sum(apart**2)) / freedom - tau**2, 0.0)
+            spread = min(spread, m.n**2 * (1.0 - 1.0 / d) / freedom)
             left = spread / (spread + tau**2)
-            square = middle * np.eye(d) + left * apart
+            square = square + left * apart
         values, vectors = np.linalg.eigh(square)
         least = max(tau, LEAST_VARIANCE * m.n)
         tables = (values, np.maximum(values, least), vectors.T @ m.cross, vectors.T @ m.mean)
