@@ -18,6 +18,7 @@ __getattr__, __dir__, __all__ = attach(
         "ObjPertLogisticRegression": "estimators.objective.estimator",
         "PrivacyLedger": "privacy.ledger.ledger",
         "PrivacyWarning": "exceptions",
+        "PrivateBayesianRidge": "estimators.ridge.estimator",
         "PrivateHMM": "estimators.hmm.estimator",
         "RowNormClipper": "preprocessing",
         "ScatteringTransformer": "preprocessing",
