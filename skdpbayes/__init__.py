@@ -18,6 +18,7 @@ __getattr__, __dir__, __all__ = attach(
         "ObjPertLogisticRegression": "estimators.objective.estimator",
         "PrivacyLedger": "privacy.ledger.ledger",
         "PrivacyWarning": "exceptions",
+        "PrivateBoundsScaler": "preprocessing",
         "PrivateHMM": "estimators.hmm.estimator",
         "RowNormClipper": "preprocessing",
         "ScatteringTransformer": "preprocessing",
