@@ -26,7 +26,7 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -68,6 +68,8 @@ SMALLEST, LARGEST = 1e-3, 1e9
 # Noise exceeds the margin with this probability (three deviations of a normal law). A wanted rank
 # is at least the margin, so that a count of nobody passes for it this rarely.
 FOOLED = float(ndtr(-3.0))
+# The ends of an interval are looked for between what the search for the quantile has left over.
+STEPS_OF_AN_END = 3
 # Quantiles further inside say too little about the ends of a column.
 INNERMOST = 0.25
 
@@ -88,6 +90,11 @@ class Grid:
     def n_steps(self) -> int:
         """How often a column is bisected for each quantile."""
         return STEPS_ANYWHERE if self.ends is None else STEPS_IN_RANGE
+
+    @property
+    def last(self) -> int:
+        """The last place; the first is 0."""
+        return 2**self.n_steps
 
     def __call__(self, places: np.ndarray) -> np.ndarray:
         """Return the thresholds at places, first axis the column."""
@@ -131,19 +138,18 @@ class CountsPlan:
 
 
 class Path(NamedTuple):
-    """What a bisection released; first axis the column, second the quantile."""
+    """What a bisection released; first axis the column, second the rank, third the step."""
 
     low: np.ndarray
     high: np.ndarray
-    thresholds: np.ndarray
+    places: np.ndarray
     noisy: np.ndarray
 
 
 def plan_counts(
-    budget: Budget, grid: Grid, n_columns: int, levels: tuple[float, ...]
+    budget: Budget, grid: Grid, n_counts: int, levels: tuple[float, ...] = ()
 ) -> CountsPlan:
     """Calibrate the noise: Laplace for ``delta=0``, otherwise Gaussian."""
-    n_counts = n_columns * len(levels) * grid.n_steps
     words = f"{n_counts} counts of a bisection"
     if not budget.private:
         return CountsPlan(grid, levels, 1, NO_NOISE, NoPrivacy(), f"{words} without noise")
@@ -170,22 +176,27 @@ def count_below(block: Block, thresholds: np.ndarray) -> np.ndarray:
     return np.stack(below, axis=1).astype(np.int64)
 
 
-def bisect(rows: Records, plan: CountsPlan, generator: np.random.Generator) -> Path:
-    """Find a cell of the grid for each column and level, from noisy counts alone."""
-    shape = (rows.public.n_features, len(plan.levels))
-    ranks = np.array(plan.levels) * rows.public.n
-    low = np.zeros(shape, dtype=np.int64)
-    high = np.full(shape, 2**plan.grid.n_steps, dtype=np.int64)
-    thresholds, noisy = [], []
-    for _ in range(plan.grid.n_steps):
+def bisect(
+    rows: Records,
+    plan: CountsPlan,
+    generator: np.random.Generator,
+    ranks: np.ndarray,
+    brackets: tuple[Any, Any],
+    n_steps: int,
+) -> Path:
+    """Narrow the brackets of each column and rank, from noisy counts alone."""
+    shape = (rows.public.n_features, len(ranks))
+    low, high = (np.broadcast_to(np.asarray(place, np.int64), shape) for place in brackets)
+    places, noisy = [], []
+    for _ in range(n_steps):
         middle = (low + high) // 2
-        thresholds.append(plan.grid(middle))
-        exact = rows.total(count_below, thresholds[-1])
-        released = counts(generator, plan.resolution * exact, plan.released)
-        noisy.append(released / plan.resolution)
-        left = noisy[-1] >= ranks
+        exact = rows.total(count_below, plan.grid(middle))
+        released = counts(generator, plan.resolution * exact, plan.released) / plan.resolution
+        left = released >= ranks
         low, high = np.where(left, low, middle), np.where(left, middle, high)
-    return Path(low, high, np.stack(thresholds, axis=-1), np.stack(noisy, axis=-1))
+        places.append(middle)
+        noisy.append(released)
+    return Path(low, high, np.stack(places, axis=-1), np.stack(noisy, axis=-1))
 
 
 def tail(noise: Noise, excess: np.ndarray) -> np.ndarray:
@@ -453,7 +464,8 @@ class PrivateBoundsScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         low, high = self._checked_quantiles()
         self._scaler(np.tile([-1.0, 1.0], (public.n_features, 1)))  # its parameters are checked
         # The noise depends on how many levels there are, not on which.
-        noise = plan_counts(budget, grid, public.n_features, (low, high)).noise
+        n_counts = public.n_features * 2 * grid.n_steps
+        noise = plan_counts(budget, grid, n_counts).noise
         inner = margin(noise) / public.n
         if inner > INNERMOST:
             raise ValueError(
@@ -464,7 +476,7 @@ class PrivateBoundsScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
                 "BoundsScaler with public bounds, which costs nothing."
             )
         levels = (max(low, inner), 1.0 - max(1.0 - high, inner))
-        return plan_counts(budget, grid, public.n_features, levels)
+        return plan_counts(budget, grid, n_counts, levels)
 
     def _checked_quantiles(self) -> tuple[float, float]:
         pair = self.quantiles
@@ -476,13 +488,12 @@ class PrivateBoundsScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         )
 
     def _touch(self, rows: Records, plan: CountsPlan, generator: np.random.Generator) -> Learned:
-        path = bisect(rows, plan, generator)
+        grid, ranks = plan.grid, np.array(plan.levels) * rows.public.n
+        path = bisect(rows, plan, generator, ranks, (0, grid.last), grid.n_steps)
         # The outer ends of both cells, which noise may have exchanged.
-        low = plan.grid(path.low.min(axis=1))
-        high = plan.grid(path.high.max(axis=1))
+        low, high = grid(path.low.min(axis=1)), grid(path.high.max(axis=1))
         bounds = widened(low, high, plan.levels, self._checked_quantiles())
-        every = np.tile([[0.0, 1.0]], (len(bounds), 1))
-        ends = plan.grid(np.ldexp(every, plan.grid.n_steps))
+        ends = grid(np.tile([0, grid.last], (len(bounds), 1)))
         bounds = np.clip(bounds, ends[:, :1], ends[:, 1:])
         # A range of a few floats has cells without width.
         narrow = ~(bounds[:, 0] < bounds[:, 1])
@@ -552,13 +563,15 @@ def private_quantiles(
     r"""Release quantiles of one column, with intervals.
 
     Noisy bisection, as in :class:`~skdpbayes.PrivateBoundsScaler`: 10 counts per quantile within a
-    public ``range``, 16 without, all together (``epsilon``, ``delta``)-differentially private.
+    public ``range``, 16 without, and 6 more for the ends of its interval, all together
+    (``epsilon``, ``delta``)-differentially private.
 
     An interval holds every value that no released count speaks against. For a quantile
     :math:`\theta` of level *q* the number of records below :math:`\theta` is at most binomial and
     the number up to :math:`\theta` at least binomial, with *n* and *q*. So a count at some
     :math:`t < \theta` exceeds :math:`nq + u` only if the binomial number plus the largest noise of
-    the path does, and *u* makes that as rare as ``(1 - level) / 2``; the other side alike.
+    the path does, and *u* makes that as rare as ``(1 - level) / 2``; the other side alike. However
+    the thresholds were chosen, intervals cover at least as often as ``level`` says.
 
     Parameters
     ----------
@@ -602,37 +615,45 @@ def private_quantiles(
     n = values.shape[0]
     rows = Records(Public(n, 1, detail=Grid(ends)), values)
     budget = make_budget(epsilon, delta, adjacency, ledger, random_state, n, stacklevel=3)
-    plan = plan_counts(budget, rows.public.detail, 1, tuple(wanted.tolist()))
+    grid = rows.public.detail
+    n_counts = grid.n_steps + 2 * STEPS_OF_AN_END
+    plan = plan_counts(budget, grid, wanted.size * n_counts)
+    below, above = (
+        np.array([n * q + sign * _critical(n, q, plan, n_counts, level, sign) for q in wanted])
+        for sign in (-1.0, 1.0)
+    )
     generator = randomness.make_generator(random_state)
     claim = budget.reserve(plan, "private_quantiles")
     with spent(ledger):
-        path = bisect(rows, plan, generator)
-    found = np.sort(plan.grid(0.5 * (path.low + path.high))[0])
-    intervals = [
-        _interval(path.thresholds[0, k], path.noisy[0, k], n, q, plan, level)
-        for k, q in enumerate(wanted)
-    ]
-    return Quantiles(wanted, found, np.array(intervals), level, plan.noise, claim)
+        path = bisect(rows, plan, generator, n * wanted, (0, grid.last), grid.n_steps)
+        low, high = _ends(path, below, above, grid)
+        brackets = np.append(low, path.high, axis=1), np.append(path.low, high, axis=1)
+        ranks = np.append(below, above)
+        more = bisect(rows, plan, generator, ranks, brackets, STEPS_OF_AN_END)
+    # Each quantile has its own path; the two of its ends are half of the columns apart.
+    places, noisy = (
+        np.concatenate([first, *np.split(second, 2, axis=1)], axis=2)
+        for first, second in ((path.places, more.places), (path.noisy, more.noisy))
+    )
+    low, high = _ends(Path(path.low, path.high, places, noisy), below, above, grid)
+    intervals = np.sort(grid(np.stack([low, high], axis=-1))[0], axis=-1)
+    found = np.sort(grid(0.5 * (path.low + path.high))[0])
+    return Quantiles(wanted, found, intervals, level, plan.noise, claim)
 
 
-def _interval(
-    thresholds: np.ndarray,
-    noisy: np.ndarray,
-    n: int,
-    share: float,
-    plan: CountsPlan,
-    level: float,
-) -> tuple[float, float]:
-    """Return the values that the counts of one path do not speak against."""
-    above, below = (_critical(n, share, plan, level, sign) for sign in (1.0, -1.0))
-    first, last = plan.grid(np.array([[0.0, 2.0**plan.grid.n_steps]]))[0]
-    low = np.max(thresholds, where=noisy < n * share - below, initial=first)
-    high = np.min(thresholds, where=noisy > n * share + above, initial=last)
-    return float(min(low, high)), float(max(low, high))
+def _ends(
+    path: Path, below: np.ndarray, above: np.ndarray, grid: Grid
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return between which places the quantiles are, as far as released counts tell."""
+    too_few, too_many = path.noisy < below[:, None], path.noisy > above[:, None]
+    low = np.max(path.places, axis=-1, where=too_few, initial=0)
+    return low, np.min(path.places, axis=-1, where=too_many, initial=grid.last)
 
 
-def _critical(n: int, share: float, plan: CountsPlan, level: float, sign: float) -> float:
-    """Return what a binomial number minus its mean plus the path's largest noise rarely exceeds."""
+def _critical(
+    n: int, share: float, plan: CountsPlan, n_counts: int, level: float, sign: float
+) -> float:
+    """Return what a binomial number minus its mean plus the largest noise rarely exceeds."""
     reach = 10.0 * math.sqrt(n * share * (1.0 - share)) + 40.0
     first, last = max(0, math.floor(n * share - reach)), min(n, math.ceil(n * share + reach))
     numbers = np.arange(first, last + 1)
@@ -641,16 +662,12 @@ def _critical(n: int, share: float, plan: CountsPlan, level: float, sign: float)
 
     def exceeded(bound: float) -> float:
         single = np.minimum(tail(plan.noise, bound - excess), 1.0 - 1e-16)
-        largest = -np.expm1(plan.grid.n_steps * np.log1p(-single))
+        largest = -np.expm1(n_counts * np.log1p(-single))
         return float(masses @ largest) - 0.5 * (1.0 - level)
 
-    far = reach + 1.0 + 40.0 * plan.noise.scale
-    root = _least(exceeded, far)
-    return root + 1.0 / plan.resolution  # integer noise exceeds its continuous law by a step
-
-
-def _least(exceeded: Callable[[float], float], far: float) -> float:
-    """Return where a falling function becomes negative, within [0, far]."""
+    # Integer noise exceeds its continuous law by a step at most.
+    step = 1.0 / plan.resolution
     if exceeded(0.0) <= 0.0:
-        return 0.0
-    return float(optimize.brentq(exceeded, 0.0, far))
+        return step
+    far = reach + (40.0 + math.log(n_counts)) * plan.noise.scale
+    return float(optimize.brentq(exceeded, 0.0, far)) + step
