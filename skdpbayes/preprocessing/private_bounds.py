@@ -245,24 +245,24 @@ class Learned:
 class PrivateBoundsScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
     r"""Learn bounds of each column under a privacy budget, scale to them and clip the rest.
 
-    The bounds :math:`[l, h]` of a column are about its quantiles ``quantiles``, found by noisy
-    bisection; :math:`x \mapsto a + (b - a)(\min(\max(x, l), h) - l)/(h - l)` takes them to
-    ``feature_range`` :math:`[a, b]`. Public bounds cost nothing and are better:
-    :class:`BoundsScaler` takes them. This is for columns of which nobody knows the size.
+    .. math:: x \mapsto a + (b - a)\,\frac{\min(\max(x, l), h) - l}{h - l}
 
-    **Privacy guarantee**
+    takes the bounds :math:`[l, h]` of a column to ``feature_range`` :math:`[a, b]`; *l* and *h* are
+    about its quantiles ``quantiles``, found by noisy bisection. Public bounds cost nothing and are
+    better: :class:`BoundsScaler` takes them. This is for columns of which nobody knows the size.
 
-    ``fit`` is (``epsilon``, ``delta``)-differentially private in the sense of ``adjacency``: one
-    record is replaced by another, or (``"zero_out"``) by a null record that is counted nowhere; the
-    number of records is public in both. Released are numbers of records below thresholds, 2 *L* per
-    column (*L* = 10 within a public ``range``, 16 without), under exact integer noise: Laplace for
-    ``delta=0``, otherwise Gaussian. A record moves each by at most 1 (1/2 under ``"zero_out"``).
-    Later thresholds depend on earlier answers, which adaptive composition allows;
-    ``privacy_.event`` is the composition of all. Everything else (``bounds_``, ``transform``) is
-    computed from the released counts. ``range``, ``quantiles``, the column names and the number of
-    records are assumed to be public. Whoever knows the seed can undo the noise. Every ``fit`` costs
-    the budget again, in each fold of a cross-validation too, and the estimator that follows in a
-    pipeline has a budget of its own: :func:`split_budget` shares one, :func:`privacy_of` adds them.
+    **Privacy guarantee.** ``fit`` is (``epsilon``, ``delta``)-differentially private in the sense
+    of ``adjacency``: one record is replaced by another, or (``"zero_out"``) by a null record that
+    is counted nowhere; the number of records is public in both. Released are numbers of records
+    below thresholds, 2 *L* per column (*L* = 10 within a public ``range``, 16 without), under exact
+    integer noise: Laplace for ``delta=0``, otherwise Gaussian. A record moves each by at most 1
+    (1/2 under ``"zero_out"``). Later thresholds depend on earlier answers, which adaptive
+    composition allows; ``privacy_.event`` is the composition of all. Everything else (``bounds_``,
+    ``transform``) is computed from the released counts. ``range``, ``quantiles``, the column names
+    and the number of records are assumed to be public. Whoever knows the seed can undo the noise.
+    Every ``fit`` costs the budget again, in each fold of a cross-validation too, and the estimator
+    that follows in a pipeline has a budget of its own: :func:`split_budget` shares one,
+    :func:`privacy_of` adds them.
 
     Parameters
     ----------
