@@ -36,13 +36,11 @@ __getattr__, __dir__, __all__ = attach(
         "exceptions",
         "metrics",
         "model_selection",
-        "models",
         "papers",
         "plotting",
         "preprocessing",
         "privacy",
         "randomness",
         "reporting",
-        "samplers",
     ],
 )
