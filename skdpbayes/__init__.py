@@ -19,6 +19,7 @@ __getattr__, __dir__, __all__ = attach(
         "PrivacyLedger": "privacy.ledger.ledger",
         "PrivacyWarning": "exceptions",
         "PrivateBayesianRidge": "estimators.ridge.estimator",
+        "PrivateBoundsScaler": "preprocessing",
         "PrivateHMM": "estimators.hmm.estimator",
         "RowNormClipper": "preprocessing",
         "ScatteringTransformer": "preprocessing",
