@@ -77,6 +77,11 @@ class _Levels:
         first = self.weight * ndtr(self.m - self.edge)
         self.resting = first - np.exp(epsilon)[:, None] * ndtr(-self.edge)
         self.rounding = (4.0 + self.edge**2) * first
+        # Phi(m - y_P) at its largest on a cell: m - y_P is concave in s, flat at `turn`
+        turn = np.sqrt(epsilon / np.maximum(4.0 * bonus - 0.5 * mu * mu, 1e-300))
+        s = np.clip(turn[:, None], self.s[1:], self.s[:-1])
+        most = epsilon[:, None] - 4.0 * bonus[:, None] * s * (1.0 - s)
+        self.beyond = ndtr(0.5 * mu * s - most / (mu * s))
         # w' Phi(m - y) is at most rise times Phi, which falls along a path
         self.rise = np.maximum(np.diff(self.weight), 0.0)
         # where the peak is y_P for certain: k (1 - s)(y_P - m) < mu, every factor at its largest
@@ -97,10 +102,9 @@ class _Levels:
         gain, m = self.largest_gain(), self.m[:-1]
         y = _peak(epsilon[:, None] - gain, m)
         moving = self.c * _DENSITY * np.exp(gain - 0.5 * (y - m) ** 2) * m / y
-        beyond = ndtr(self.m - self.edge)[:, :-1]
         falls = np.maximum(-np.diff(self.weight), 0.0)
-        moving = moving * self.width + np.diff(self.resting) + falls * beyond
-        return np.asarray(np.where(self.stays, self.rise * beyond, moving))
+        moving = moving * self.width + np.diff(self.resting) + falls * self.beyond
+        return np.asarray(np.where(self.stays, self.rise * self.beyond, moving))
 
     def highest_peaks(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Bound peak - m and the peak from above on each cell.
