@@ -399,16 +399,25 @@ def _objective_event(
 ) -> privacy.ObjectivePerturbation:
     """Noise of the chosen calibration, with as much for the other releases as it leaves room for.
 
-    The information matrix of two classes is charged by the record's residual, unless the budget is
-    so small that its rounding to the release grid would cost more.
+    The information matrix of two classes is charged by the record's residual, unless so little is
+    left to hide its rounding that snapping it to the release grid would cost more.
     """
+    if problem.n_classes == 2:
+        event = _calibrated(problem, penalty, calibration, OUTPUT_SHARE, inference_budget)
+        if inference_budget == 0.0 or _grid_offset(problem) <= 0.5 * _rounding_mu(event):
+            return event
+    return _calibrated(problem, penalty, calibration, OUTPUT_SHARE + inference_budget, 0.0)
+
+
+def _calibrated(
+    problem: Problem,
+    penalty: float,
+    calibration: str,
+    side_share: float,
+    information_share: float,
+) -> privacy.ObjectivePerturbation:
     epsilon, delta = problem.epsilon, problem.delta
     curvature = problem.record_norm**2 / penalty
-    mu = privacy.gdp_mu(epsilon, delta)
-    side_share, information_share = OUTPUT_SHARE + inference_budget, 0.0
-    rounding = math.sqrt(ROUNDING_SHARE * OUTPUT_SHARE) * mu * HIDING_NOISE
-    if problem.n_classes == 2 and _grid_offset(problem) <= 0.5 * rounding:
-        side_share, information_share = OUTPUT_SHARE, inference_budget
     if calibration == "tight":
         return privacy.calibrate_objective(
             epsilon,
@@ -424,6 +433,7 @@ def _objective_event(
         "redberg2023": privacy.redberg2023_noise_multiplier,
     }[calibration]
     noise = published(epsilon, delta, curvature=curvature, adjacency=problem.adjacency)
+    mu = privacy.gdp_mu(epsilon, delta)
     for _ in range(60):  # published noise is larger than needed: what is left pays for the rest
         event = privacy.ObjectivePerturbation(
             noise,
@@ -436,6 +446,11 @@ def _objective_event(
             return event
         mu *= 0.8
     raise CalibrationError(f"{calibration} leaves no budget for releasing its minimizer")
+
+
+def _rounding_mu(event: privacy.ObjectivePerturbation) -> float:
+    """Return the GDP parameter of hiding the information's rounding, over all of its noise."""
+    return math.sqrt(ROUNDING_SHARE) * event.side_mu * HIDING_NOISE
 
 
 def _grid_offset(problem: Problem) -> float:
@@ -464,8 +479,7 @@ def _residual_information_scale(
     norm, deviations = problem.record_norm, math.sqrt(problem.n_parameters) + 40.0
     distance = tolerance / penalty + release_scale * deviations
     logit = norm * distance + UNIT_ROUNDOFF * ((problem.n_features + 2.0) * norm * radius + 64.0)
-    rounding_mu = math.sqrt(ROUNDING_SHARE) * event.side_mu * HIDING_NOISE
-    rounding = problem.information_rounding / (rounding_mu - _grid_offset(problem))
+    rounding = problem.information_rounding / (_rounding_mu(event) - _grid_offset(problem))
     main = problem.single_information * math.exp(min(logit, 700.0))
     return max(main / (event.information_mu * math.sqrt(1.0 - HIDING_NOISE**2)), rounding)
 
