@@ -77,6 +77,11 @@ class _Levels:
         first = self.weight * ndtr(self.m - self.edge)
         self.resting = first - np.exp(epsilon)[:, None] * ndtr(-self.edge)
         self.rounding = (4.0 + self.edge**2) * first
+        # Phi(m - y_P) at its largest on a cell: m - y_P is concave in s, flat at `turn`
+        turn = np.sqrt(epsilon / np.maximum(4.0 * bonus - 0.5 * mu * mu, 1e-300))
+        s = np.clip(turn[:, None], self.s[1:], self.s[:-1])
+        most = epsilon[:, None] - 4.0 * bonus[:, None] * s * (1.0 - s)
+        self.beyond = ndtr(0.5 * mu * s - most / (mu * s))
         # w' Phi(m - y) is at most rise times Phi, which falls along a path
         self.rise = np.maximum(np.diff(self.weight), 0.0)
         # where the peak is y_P for certain: k (1 - s)(y_P - m) < mu, every factor at its largest
