@@ -349,6 +349,18 @@ def test_a_constant_column_and_a_single_record_are_no_trouble():
         assert np.all(np.isfinite(alone.predict(X, return_std=True)))
 
 
+@pytest.mark.parametrize("scale", [1e-12, 1e6])
+def test_without_privacy_bounds_far_from_the_targets_are_no_trouble(scale):
+    X, y = line(300)
+    params = {"epsilon": np.inf, "target_bounds": (-scale, scale)}
+    fitted = model(**params).fit(X, y)
+    alpha = fitted.noise_variance_ / scale**2
+    np.testing.assert_allclose(fitted.coef_, Ridge(alpha).fit(X, y).coef_, rtol=1e-7)
+    assert 0.8 < fitted.noise_variance_ < 1.2 or scale < 1.0  # there the prior has one slope: 0
+    same = model(**params).fit(X, np.full(300, 20.0))
+    np.testing.assert_allclose(same.predict(X), 20.0)
+
+
 @pytest.mark.parametrize(
     ("params", "message"),
     [
