@@ -59,7 +59,8 @@ ax.set_xticks([], minor=True)
 ax.legend()
 
 # %%
-# A search is a drop-in for ``GridSearchCV``. Its ``privacy_`` is the price of everything it did.
+# A search is used as ``GridSearchCV``, but holds out a share of the records once instead of making
+# folds. Its ``privacy_`` is the price of everything it did.
 census = datasets.make_census(2_000 if quick else 20_000, encoding="bins", random_state=0)
 search = PrivateGridSearchCV(
     LaplaceNaiveBayes(distribution="categorical", categories=census.n_categories),

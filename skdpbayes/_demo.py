@@ -90,6 +90,7 @@ def matched_states(fitted: Any, X: Any, states: Any) -> float:
 
 DEMOS: list[Demo] = [
     Demo("DPSGLDClassifier", census_rows, {"delta": DELTA}),
+    Demo("DPSGLDNetworkClassifier", census_rows, {"delta": DELTA, "hidden_layer_sizes": (16,)}),
     Demo("ObjPertLogisticRegression", census_rows, {"delta": DELTA}),
     Demo("OPSLogisticRegression", census_rows, {"delta": DELTA}),
     Demo("OPSLinearSVC", census_rows, {"delta": DELTA}),

@@ -139,7 +139,8 @@ def encode_labels(y: Any, classes: Any, *, estimator: str) -> tuple[np.ndarray, 
     if labels.shape[0] < 2:
         raise ValueError(
             f"{estimator} needs at least 2 classes; the label set has {labels.shape[0]} class "
-            f"({labels.tolist()!r}). Pass the public label set as classes=[...]."
+            f"({labels.tolist()!r}). Pass the public label set as classes=[...]; few records, as "
+            "in a fold, may lack a label."
         )
     return labels, codes.astype(np.intp, copy=False)
 

@@ -192,7 +192,7 @@ def states_of_exact_counts(fitted: BaseEstimator, X: Any, y: Any) -> None:
 
 
 DRAWS = frozenset({"coef_", "intercept_", "_coef_draws", "_intercept_draws"})
-SAMPLE = frozenset({"coef_", "intercept_", "_posterior.linear.coef", "_posterior.linear.intercept"})
+SAMPLE = frozenset({"coef_", "intercept_", "_posterior.coef", "_posterior.intercept"})
 
 CASES: list[Case] = [
     Case(

@@ -10,7 +10,6 @@ from scipy.special import betaln
 
 from skdpbayes import samplers
 from skdpbayes._validation import check_integer, check_real
-from skdpbayes.conjugate.floored import ROUNDING, draw_floored_dirichlet, floored_conditions
 from skdpbayes.conjugate.model import (
     ATTEMPTS,
     ConjugateModel,
@@ -26,6 +25,7 @@ from skdpbayes.privacy.events import BoundedRange
 from skdpbayes.privacy.mechanisms.exponential_mechanism import truncated_dirichlet_range
 from skdpbayes.privacy.sensitivity import moved
 from skdpbayes.release import counts as release
+from skdpbayes.release.floored import ROUNDING, draw_floored_dirichlet, floored_conditions
 
 __all__ = ["BetaBernoulli", "DirichletCategorical"]
 

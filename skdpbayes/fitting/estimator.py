@@ -142,8 +142,9 @@ class PrivateEstimator(BaseEstimator):
 
     def _fit(self, *table: Any) -> Self:
         rows = self._read(*table)  # 1 validate, 2 bound: all that can be wrong is found here
-        budget = self._budget(rows.public)
-        plan = self._plan(rows.public, budget)  # 3 calibrate, from public numbers
+        with _sized(rows.public):
+            budget = self._budget(rows.public)
+            plan = self._plan(rows.public, budget)  # 3 calibrate, from public numbers
         generator = randomness.make_generator(self.random_state)
         claim = budget.reserve(plan, type(self).__name__)  # 4 reserve
         with spent(budget.ledger):
@@ -287,6 +288,21 @@ def make_budget(
             stacklevel=stacklevel,
         )
     return budget
+
+
+@contextlib.contextmanager
+def _sized(public: Public) -> Iterator[None]:
+    """Say in a refusal which numbers it was made for: folds differ in their number of records."""
+    try:
+        yield
+    except ValueError as error:
+        labels = "" if public.classes is None else f" and {public.n_classes} classes"
+        error.add_note(
+            f"This fit has n_samples={public.n}, n_features={public.n_features}{labels}; these "
+            "public numbers and the parameters alone decided it. A fold of cross-validation has "
+            "fewer records than the table."
+        )
+        raise
 
 
 @contextlib.contextmanager

@@ -135,21 +135,24 @@ class NaiveBayesLayout:
         moments[0::2], moments[1::2] = GRID, GRID**2
         return units
 
-    def l1_sensitivity(self, adjacency: str) -> float:
-        """L1 sensitivity of the statistics over ``units``, with the moment offset 7/8."""
+    def l1_sensitivity(self, moved: int) -> float:
+        """L1 sensitivity of the statistics over ``units``, with the moment offset 7/8.
+
+        ``moved`` contributions change: 1 (zero_out) or 2 (replace_one).
+        """
         once = (
             len(self.table_columns)
             + int(self.has_class_table)
             + self.max_total
             + 1.125 * len(self.moment_columns)
         )
-        return once if adjacency == "zero_out" else 2.0 * once
+        return moved * once
 
-    def squared_l2_sensitivity(self, adjacency: str) -> int:
+    def squared_l2_sensitivity(self, moved: int) -> int:
         """Squared L2 sensitivity of the statistics over ``units``, with the moment offset 1."""
         n_tables, n_moments = len(self.table_columns), len(self.moment_columns)
         extra, tokens = int(self.has_class_table), self.max_total**2
-        if adjacency == "zero_out":
+        if moved == 1:
             return n_tables + extra + tokens + n_moments
         return 2 * n_tables + 2 * tokens + max(4 * n_moments, 2 * extra + 2 * n_moments)
 

@@ -34,7 +34,6 @@ def rdp_epsilon(
     n_steps: int,
     sampling: Sampling = "poisson",
     adjacency: Adjacency = "replace_one",
-    other_mu: float = 0.0,
 ) -> float:
     """Return the epsilon that Rényi accounting gives a chain of noisy sums.
 
@@ -53,8 +52,6 @@ def rdp_epsilon(
         How batches are drawn.
     adjacency : {"replace_one", "zero_out"}, default="replace_one"
         Unit of privacy.
-    other_mu : float, default=0.0
-        Gaussian DP of whatever else is released.
 
     Returns
     -------
@@ -83,13 +80,11 @@ def rdp_epsilon(
         else:
             raise CalibrationError(
                 f"no Rényi bound for sampling={sampling!r} with adjacency={adjacency!r}; use "
-                "accountant='pld', or sampling='poisson' with 'zero_out', or 'fixed' with "
-                "'replace_one'"
+                "sampling='poisson' with 'zero_out' or 'fixed' with 'replace_one', or "
+                "skdpbayes.privacy.SubsampledGaussian, which has a tight price for all"
             )
     accountant = RdpAccountant(neighboring_relation=relation)
     accountant.compose(step, n_steps)
-    if other_mu > 0.0:
-        accountant.compose(dp_event.GaussianDpEvent(1.0 / other_mu))
     return float(accountant.get_epsilon(delta))
 
 
@@ -103,7 +98,6 @@ def rdp_noise_multiplier(
     n_steps: int,
     sampling: Sampling = "poisson",
     adjacency: Adjacency = "replace_one",
-    other_mu: float = 0.0,
 ) -> float:
     """Return the smallest noise multiplier that Rényi accounting allows.
 
@@ -111,7 +105,7 @@ def rdp_noise_multiplier(
     ----------
     epsilon, delta : float
         Target, both positive.
-    batch_size, n_samples, n_steps, sampling, adjacency, other_mu
+    batch_size, n_samples, n_steps, sampling, adjacency
         As for :func:`rdp_epsilon`.
 
     Returns
@@ -135,14 +129,11 @@ def rdp_noise_multiplier(
                 n_steps=n_steps,
                 sampling=sampling,
                 adjacency=adjacency,
-                other_mu=other_mu,
             )
             <= epsilon
         )
 
-    mu = math.sqrt(max(gdp_mu(epsilon, delta) ** 2 - other_mu**2, 0.0) / n_steps)
-    if mu == 0.0:
-        raise CalibrationError("the other releases leave nothing of the budget to the chain")
+    mu = gdp_mu(epsilon, delta) / math.sqrt(n_steps)
     # the limit of tight accounting, which Rényi bounds exceed by some percent
     low = high = clt_noise_multiplier(mu, batch_size / n_samples, sampling, adjacency)
     while not enough(high):

@@ -27,7 +27,6 @@ from skdpbayes.privacy.mechanisms.bounded_range import (
     bounded_range_eta,
     bounded_range_rho,
     zcdp_delta,
-    zcdp_rho,
 )
 from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from skdpbayes.privacy.mechanisms.exponential_mechanism import (
@@ -43,17 +42,13 @@ from skdpbayes.privacy.mechanisms.exponential_mechanism import (
 )
 from skdpbayes.privacy.mechanisms.gdp import gdp_delta, gdp_epsilon, gdp_log_delta, gdp_mu
 from skdpbayes.privacy.mechanisms.langevin import (
-    langevin_inverse_temperature,
     langevin_mu,
     langevin_mu_samples,
-    langevin_mu_varying,
     largest_langevin_step,
     ops_inverse_temperature,
+    ops_mu,
 )
 from skdpbayes.privacy.mechanisms.langevin_minibatch import (
-    FixedBatchParts,
-    langevin_fixed_batch_epsilon,
-    langevin_fixed_batch_parts,
     langevin_mu_cyclic,
 )
 from skdpbayes.privacy.mechanisms.laplace import LaplaceNoise
@@ -61,6 +56,7 @@ from skdpbayes.privacy.mechanisms.loss_bounds import (
     gradient_sensitivity,
     logistic_gradient_gap,
     loss_curvature,
+    softmax_gradient_norm,
 )
 from skdpbayes.privacy.mechanisms.objective_calibration import (
     calibrate_objective,
@@ -93,7 +89,6 @@ __all__ = [
     "Composed",
     "DiscreteGaussian",
     "DiscreteLaplace",
-    "FixedBatchParts",
     "GaussianDP",
     "GroupOf",
     "LaplaceNoise",
@@ -129,13 +124,9 @@ __all__ = [
     "group",
     "hinge_range",
     "kifer2012_noise_multiplier",
-    "langevin_fixed_batch_epsilon",
-    "langevin_fixed_batch_parts",
-    "langevin_inverse_temperature",
     "langevin_mu",
     "langevin_mu_cyclic",
     "langevin_mu_samples",
-    "langevin_mu_varying",
     "laplace_scale",
     "largest_curvature",
     "largest_langevin_step",
@@ -147,6 +138,7 @@ __all__ = [
     "negative_binomial_gamma",
     "negative_binomial_mean",
     "ops_inverse_temperature",
+    "ops_mu",
     "papernot_steinke_rdp",
     "pure_objective_epsilon",
     "pure_objective_scale",
@@ -155,10 +147,10 @@ __all__ = [
     "repeat",
     "selection_coverage",
     "smallest_noise",
+    "softmax_gradient_norm",
     "softmax_range",
     "subsampled_noise_multiplier",
     "truncated_dirichlet_range",
     "wang2015_inverse_temperature",
     "zcdp_delta",
-    "zcdp_rho",
 ]

@@ -21,12 +21,14 @@ from skdpbayes import (
     ObjPertLogisticRegression,
     OPSLinearSVC,
     OPSLogisticRegression,
+    models,
 )
 from skdpbayes.auditing import audit, neighbors
 from skdpbayes.estimators.chain.plan import ChainPlan
 from skdpbayes.estimators.hmm import estimator as hmm
 from skdpbayes.estimators.naive_bayes import estimator as naive_bayes
 from skdpbayes.estimators.objective import estimator as objpert
+from skdpbayes.estimators.objective import plan as objective_plan
 from skdpbayes.estimators.ops import base as ops
 from skdpbayes.estimators.ridge import estimator as ridge
 from skdpbayes.fitting import bounds
@@ -259,6 +261,9 @@ def test_a_forgotten_clip_is_caught(estimator, monkeypatch):
     assert not run(case).refuted
     monkeypatch.setattr(estimator, "_bound_rows", lambda self, X: X, raising=False)
     monkeypatch.setattr(bounds, "clip_rows", lambda X, norm: X)
+    # sums of rows beyond the grid would not be exact, and the optimizer would give up
+    wide = property(lambda self: models.Grid(self.n_samples, 50.0 * self.data_norm))
+    monkeypatch.setattr(objective_plan.Problem, "grid", wide)
     assert run(case).refuted
 
 

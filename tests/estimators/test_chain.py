@@ -210,8 +210,10 @@ def test_the_start_is_a_released_model():
     np.testing.assert_allclose(released.coef_, first.coef_, atol=0.05)
     # whoever starts from anything else says that it is public
     plain = LogisticRegression().fit(X[:100], y[:100])
-    public = DPSGLDClassifier(start=plain, **params).fit(X, y)
-    assert "LogisticRegression" in public.privacy_.conditions[0]
+    not_private = DPSGLDClassifier(np.inf, n_steps=10, random_state=0).fit(X, y)
+    for other in (plain, not_private):
+        public = DPSGLDClassifier(start=other, **params).fit(X, y)
+        assert f"{type(other).__name__} that" in public.privacy_.conditions[0]
     # a search clones its parameters, and a clone is not fitted
     with pytest.raises(ValueError, match="FrozenEstimator"):
         clone(DPSGLDClassifier(start=plain)).fit(X, y)

@@ -189,12 +189,18 @@ def test_credible_intervals_cover(distribution, mechanism, epsilon):
 def test_learns_mixed_tables_with_every_mechanism():
     X, y = mixed_data()
     for epsilon, delta, mechanism in (
-        (1.0, 0.0, "auto"),
+        (1.0, 0.0, "laplace"),
+        (1.0, 1e-5, "gaussian"),
         (1.0, 1e-5, "auto"),
         (np.inf, 0.0, "auto"),
     ):
-        fit = LaplaceNaiveBayes(epsilon, delta, mechanism=mechanism, random_state=0, **MIXED)
-        assert fit.fit(X, y).score(X, y) > 0.85
+        fits = [
+            LaplaceNaiveBayes(epsilon, delta, mechanism=mechanism, random_state=seed, **MIXED)
+            for seed in range(5)
+        ]
+        # a single release may be unlucky: one class's variance comes out near zero
+        assert np.median([fit.fit(X, y).score(X, y) for fit in fits]) > 0.92
+        fit = fits[0]
         draws = fit.sample_posterior(20, random_state=0)
         shapes = {key: value.shape for key, value in draws.items()}
         assert shapes == {
@@ -237,17 +243,33 @@ def test_merging_shards_adds_noise_and_keeps_the_price():
     assert len(merged.noise_) == 4
     assert merged.privacy_.epsilon == 0.5
     assert any("more than one" in text for text in merged.privacy_.conditions)
-    whole = LaplaceNaiveBayes(0.5, random_state=9, **params).fit(X, y)
-    wide, narrow = (
-        m.sample_posterior(800, random_state=0)["class_prior"].std() for m in (merged, whole)
-    )
     assert merged.score(X, y) > 0.5
-    assert wide > narrow * 0.9
     with pytest.raises(ValueError, match="random_state must differ"):
         parts[0].merge(LaplaceNaiveBayes(0.5, random_state=0, **params).fit(X, y))
     other = LaplaceNaiveBayes(0.5, random_state=8, **{**params, "categories": [3, 4, 3]}).fit(X, y)
     with pytest.raises(ValueError, match="equal classes"):
         parts[0].merge(other)
+
+
+def test_a_merged_posterior_knows_that_the_noises_add_up():
+    """Four noises have twice the deviation of one, which is all there is to see at this epsilon."""
+    X, y = codes_data(20_000, n_classes=2)
+    params = {"distribution": "categorical", "categories": [2, 4, 3], "classes": [0, 1]}
+    spreads = []
+    for seed in range(4):
+        parts = [
+            LaplaceNaiveBayes(0.02, random_state=10 * seed + i, **params).fit(X[i::4], y[i::4])
+            for i in range(4)
+        ]
+        whole = LaplaceNaiveBayes(0.02, random_state=10 * seed + 9, **params).fit(X, y)
+        spreads.append(
+            [
+                model.sample_posterior(800, random_state=0)["class_prior"][:, 0].std()
+                for model in (parts[0].merge(*parts[1:]), whole)
+            ]
+        )
+    wide, narrow = np.mean(spreads, axis=0)
+    assert 1.6 < wide / narrow < 2.4
 
 
 def test_partial_fit_releases_each_batch_under_its_own_noise(tmp_path):

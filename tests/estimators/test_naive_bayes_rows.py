@@ -13,7 +13,7 @@ from scipy import integrate, sparse, stats
 from sklearn.metrics import log_loss
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
 
-from skdpbayes import LaplaceNaiveBayes, PrivacyLedger, models
+from skdpbayes import LaplaceNaiveBayes, PrivacyLedger, datasets, models
 from skdpbayes.exceptions import PrivacyWarning
 
 
@@ -386,3 +386,64 @@ def test_class_totals_are_those_of_an_exact_posterior():
     )
     draws = model.sample_posterior(20_000, random_state=0)["class_prior"][:, 0]
     assert draws.mean() == pytest.approx(mean, abs=4 * draws.std() / np.sqrt(20_000))
+
+
+def test_synthetic_records_follow_the_drawn_parameters():
+    """Frequencies of every column in every class are those of the draw, by exact tests."""
+    model = LaplaceNaiveBayes(1.0, **BY_NAME).fit(FRAME, LABELS)
+    X, y = model.sample(20_000, random_state=7)
+    drawn = {name: values[0] for name, values in model.sample_posterior(1, random_state=7).items()}
+    assert list(X.columns) == list(FRAME.columns)
+    assert X["job"].dtype == X["smokes"].dtype == np.int64
+    assert X["age"].between(18, 90).all()
+    expected = stats.binomtest(int((y == 1).sum()), len(y), drawn["class_prior"][1])
+    assert expected.pvalue > 1e-4
+    for c in range(2):
+        rows = X[y == c]
+        ones = stats.binomtest(int(rows["smokes"].sum()), len(rows), drawn["bernoulli_prob"][c, 0])
+        assert ones.pvalue > 1e-4
+        counts = np.bincount(rows["job"], minlength=3)
+        assert stats.chisquare(counts, drawn["category_prob"][c, 0] * len(rows)).pvalue > 1e-4
+        law = stats.norm(drawn["mean"][c, 0], np.sqrt(drawn["variance"][c, 0]))
+        inside = (rows["age"] > 18) & (rows["age"] < 90)
+        gap = inside.mean() - (law.cdf(90) - law.cdf(18))
+        assert abs(gap) < 4 * np.sqrt(0.25 / len(rows))
+        # given the class, columns are independent
+        pairs = pd.crosstab(rows["job"], rows["smokes"])
+        assert stats.chi2_contingency(pairs).pvalue > 1e-4
+    assert not np.array_equal(model.sample(50, random_state=1)[1], model.sample(50)[1])
+    again = model.sample(20_000, random_state=7)[0]
+    pd.testing.assert_frame_equal(X, again)
+
+
+def test_synthetic_counts_keep_their_bound_and_length():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=3000)
+    X = rng.poisson(np.where(y[:, None], [0.2, 1.0, 2.0], [1.0, 0.4, 0.1]))
+    model = LaplaceNaiveBayes(5.0, distribution="multinomial", max_total=6, random_state=0)
+    rows, labels = model.fit(X, y).sample(5000, random_state=0)
+    assert rows.dtype == np.int64
+    assert rows.min() == 0
+    assert rows.sum(axis=1).max() <= 6
+    for c in range(2):
+        wanted = np.minimum(X[y == c].sum(axis=1), 6).mean()
+        assert rows[labels == c].sum(axis=1).mean() == pytest.approx(wanted, rel=0.08)
+        shares = rows[labels == c].sum(axis=0) / rows[labels == c].sum()
+        np.testing.assert_allclose(shares, X[y == c].sum(axis=0) / X[y == c].sum(), atol=0.04)
+    with pytest.raises(ValueError, match="n_samples"):
+        model.sample(0)
+    drawn = LaplaceNaiveBayes(distribution="multinomial", max_total=6, mechanism="ops").fit(X, y)
+    assert not hasattr(drawn, "sample")
+    tables = LaplaceNaiveBayes(mechanism="ops", random_state=0).fit(NUMBERS > 0, SIDES)
+    assert tables.sample(9)[0].shape == (9, 2)
+
+
+def test_a_model_of_synthetic_records_is_nearly_as_accurate():
+    census = datasets.make_census(40_000, encoding="bins", random_state=0)
+    X, y = census.data[:32_000], census.target[:32_000]
+    X_new, y_new = census.data[32_000:], census.target[32_000:]
+    params = {"distribution": "categorical", "categories": census.n_categories}
+    model = LaplaceNaiveBayes(1.0, random_state=0, **params).fit(X, y)
+    synthetic = model.sample(32_000, random_state=0)
+    plain = LaplaceNaiveBayes(np.inf, **params).fit(*synthetic)
+    assert plain.score(X_new, y_new) > model.score(X_new, y_new) - 0.015

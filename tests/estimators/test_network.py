@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
 
-from skdpbayes import DPSGLDNetworkClassifier, PrivacyLedger
+from skdpbayes import BoundsScaler, DPSGLDNetworkClassifier, PrivacyLedger
 from skdpbayes.exceptions import CalibrationError
 from tests.contract import linear_data
 from tests.estimators.test_chain import blobs
@@ -55,6 +58,16 @@ def test_network_with_three_classes_and_momentum():
         n_steps=100,
     ).fit(sparse.csr_matrix(X), y)
     assert model.score(sparse.csr_matrix(X), y) > 0.8
+
+
+def test_no_privacy_wins_or_ties_in_a_search_over_epsilon():
+    X, y = load_breast_cancer(return_X_y=True)
+    scaler = BoundsScaler(np.column_stack([X.min(axis=0), X.max(axis=0)]), norm=1.0)
+    model = make_pipeline(scaler, DPSGLDNetworkClassifier(random_state=0))
+    epsilons = {"dpsgldnetworkclassifier__epsilon": [1.0, 5.0, np.inf]}
+    scores = GridSearchCV(model, epsilons, cv=3).fit(X, y).cv_results_["mean_test_score"]
+    assert scores[-1] == scores.max()
+    assert scores[-1] > 0.94
 
 
 def test_three_quarters_of_the_chain_are_left_out():

@@ -108,6 +108,19 @@ def test_a_ball_allows_less_noise():
     assert tiny.inverse_temperature > 5 * unbounded.inverse_temperature
 
 
+@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+def test_a_ball_allows_less_noise_for_several_classes_too(adjacency):
+    softmax = {"loss": "softmax", "n_classes": 4, "adjacency": adjacency, "cap": False}
+    schedule = {"C": 0.5, "n_steps": 200, "n_batches": 4}
+    free = langevin(**softmax, **schedule)
+    ball = langevin(**softmax, **schedule, coef_norm=1.0)
+    gain = math.sqrt(2.0) / privacy.softmax_gradient_norm(ADULT.record_norm, 4)
+    assert gain > 1.2
+    ratio = ball.inverse_temperature / free.inverse_temperature
+    assert ratio == pytest.approx(gain**2, rel=1e-3)
+    assert ball.event.delta_at(1.0) <= 1e-5
+
+
 def test_batches_trade_passes_for_a_known_excess():
     full = langevin(C=1.0, n_steps=2000, n_batches=1, cap=False)
     cyclic = langevin(C=1.0, n_steps=2000, n_batches=10, cap=False)
@@ -210,6 +223,20 @@ def test_the_pure_price_includes_the_rounding_of_the_potential():
     assert rounding > 0.0
     assert eta + rounding <= 1.0
     assert eta == pytest.approx(1.0, rel=1e-5)
+
+
+@pytest.mark.parametrize("n_draws", [1, 5])
+def test_the_gaussian_price_on_a_ball_includes_the_rounding_of_the_potential(n_draws):
+    ball = dataclasses.replace(
+        ADULT, n_records=10**6, coef_norm=2.0, C=0.02, n_draws=n_draws, cap=False
+    )
+    plan = density(ball)
+    assert isinstance(plan.event, privacy.GaussianDP)
+    each = ball.sensitivity * math.sqrt(plan.inverse_temperature * plan.C)
+    added = math.sqrt(2 * math.pi) * plan.inverse_temperature * ball.value_rounding(2.0)
+    assert plan.event.mu == pytest.approx(math.sqrt(n_draws) * (each + added), rel=1e-9)
+    assert added > 1e-6 * each
+    assert plan.event.delta_at(1.0) <= 1e-5
 
 
 @pytest.mark.parametrize("n_draws", [2, 5, 40])

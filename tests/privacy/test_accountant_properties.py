@@ -10,8 +10,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from skdpbayes.privacy import PrivacyEvent, SubsampledGaussian, compose, repeat
+from skdpbayes.privacy import PrivacyEvent, PureDP, SubsampledGaussian, compose, repeat
 from tests.privacy.accounting_reference import (
     Step,
     epsilon_above,
@@ -72,6 +73,26 @@ def test_random_mixtures(seed: int, adjacency: str) -> None:
     for step, event in zip(steps, events, strict=True):
         assert epsilon >= epsilon_above(step, delta) * (1 - 1e-9)
         assert epsilon >= event.epsilon_at(delta) * (1 - 1e-3) or epsilon > 100.0
+
+
+@pytest.mark.parametrize("count", [2, 3, 10, 60])
+@pytest.mark.parametrize("size", [1e-3, 0.5, 4.0])
+@pytest.mark.parametrize("delta", [1e-14, 1e-5, 0.03])
+def test_coins(count: int, size: float, delta: float) -> None:
+    """Randomized response has binomial losses, and none beyond the sum of all."""
+    p = 1.0 / (1.0 + math.exp(-size))
+    losses = size * (2.0 * np.arange(count + 1) - count)
+    masses = stats.binom.pmf(np.arange(count + 1), count, p)
+
+    def truth(epsilon: float) -> float:
+        return float(masses @ -np.expm1(np.minimum(0.0, epsilon - losses)))
+
+    event = repeat(PureDP(size), count)
+    epsilon = event.epsilon_at(delta)
+    assert truth(epsilon) <= delta * (1 + 1e-9)
+    assert event.delta_at(epsilon) <= delta
+    assert truth(0.999 * epsilon - 1e-12) > delta or epsilon in (0.0, count * size)
+    assert epsilon <= count * size
 
 
 ORDINARY = [

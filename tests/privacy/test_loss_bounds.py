@@ -6,9 +6,15 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
-from skdpbayes.privacy import gradient_sensitivity, logistic_gradient_gap, loss_curvature
+from skdpbayes.privacy import (
+    gradient_sensitivity,
+    logistic_gradient_gap,
+    loss_curvature,
+    softmax_gradient_norm,
+)
 
 GAPS = {
     0.1: 1.0012461167,
@@ -88,6 +94,66 @@ def test_softmax_replace_one_constant_is_approached():
     gap = np.linalg.norm(gradients[0] - gradients[1])
     bound = gradient_sensitivity("softmax", 1.0)
     assert 0.99 * bound < gap <= bound
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5, 12])
+@pytest.mark.parametrize("norm", [1e-3, 0.5, 2.0, 5.0, 12.0])
+def test_the_softmax_gradient_norm_is_the_maximum(norm, n_classes):
+    """Against gradient ascent from many starts in all logits, written independently."""
+    rng = np.random.default_rng(0)
+
+    def negative(z):
+        z = z * norm / np.linalg.norm(z)
+        residual = softmax(z)
+        residual[0] -= 1.0
+        return -np.linalg.norm(residual)
+
+    starts = rng.normal(size=(30, n_classes))
+    one_other = np.eye(n_classes)[1] - np.eye(n_classes)[0]
+    best = max(-minimize(negative, start).fun for start in [*starts, one_other])
+    bound = softmax_gradient_norm(norm, n_classes)
+    assert best <= bound
+    assert best == pytest.approx(bound, abs=2e-6)
+
+
+def test_the_softmax_gradient_norm_at_the_ends():
+    for n_classes in (2, 3, 40):
+        assert softmax_gradient_norm(0.0, n_classes) == pytest.approx(math.sqrt(1 - 1 / n_classes))
+        norms = [softmax_gradient_norm(c, n_classes) for c in (0.0, 0.1, 1.0, 5.0, 24.9, 25.1)]
+        assert norms == sorted(norms)
+        assert softmax_gradient_norm(math.inf, n_classes) == math.sqrt(2.0)
+    # two classes: logits (z, -z) of norm sqrt(2) z
+    assert softmax_gradient_norm(3.0, 2) == pytest.approx(math.sqrt(2) * expit(math.sqrt(2) * 3.0))
+    assert gradient_sensitivity("softmax", 2.0, "zero_out", coef_norm=1.5, n_classes=4) == (
+        2.0 * softmax_gradient_norm(3.0, 4)
+    )
+    assert gradient_sensitivity("softmax", 2.0, n_classes=4) == 4.0 * math.sqrt(2.0)
+
+
+@pytest.mark.parametrize("n_classes", [3, 5])
+@pytest.mark.parametrize("norm", [0.5, 2.0, 5.0])
+def test_no_pair_of_softmax_gradients_is_farther_apart(norm, n_classes):
+    """Ascent in coefficients and both rows, same and different labels."""
+    rng = np.random.default_rng(0)
+    bound = gradient_sensitivity("softmax", 1.0, coef_norm=norm, n_classes=n_classes)
+    largest = 0.0
+    for other in (0, 1):
+
+        def negative(point, other=other):
+            rows, theta = point[:4].reshape(2, 2), point[4:].reshape(n_classes, 2)
+            rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+            theta = theta * norm / np.linalg.norm(theta)
+            residuals = softmax(rows @ theta.T, axis=1)
+            residuals[0, 0] -= 1.0
+            residuals[1, other] -= 1.0
+            gap = np.outer(residuals[0], rows[0]) - np.outer(residuals[1], rows[1])
+            return -np.linalg.norm(gap)
+
+        for _ in range(15):
+            start = rng.normal(size=4 + 2 * n_classes)
+            largest = max(largest, -minimize(negative, start).fun)
+    assert largest <= bound
+    assert largest > 0.75 * bound  # an upper bound, but not far from the truth
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "hinge"])

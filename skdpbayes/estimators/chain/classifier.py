@@ -287,6 +287,7 @@ class DPSGLDClassifier(PrivateClassifier):
         moments_mu = self._moments_mu(public, budget)
         whitened = moments_mu > 0.0 or covariance is not None
         settings = rules.read_settings(
+            self.get_params(deep=False),
             public.n,
             rules.Defaults(
                 n_steps=100 if budget.private else 500,
@@ -296,14 +297,6 @@ class DPSGLDClassifier(PrivateClassifier):
                 n_kept=50,
                 temperature=1.0,
             ),
-            sampler=self.sampler,
-            step_size=self.step_size,
-            n_steps=self.n_steps,
-            batch_size=self.batch_size,
-            clip_norm=self.clip_norm,
-            subsampling=self.subsampling,
-            tail=self.tail,
-            n_kept=self.n_kept,
         )
         n_outputs = _n_outputs(public)
         size = n_outputs * (public.n_features + bool(self.fit_intercept))
@@ -454,7 +447,7 @@ def _n_outputs(public: Public) -> int:
 
 def _condition_of_start(model: Any) -> tuple[str, ...]:
     """A private release as the start is paid for by its own claim; anything else must be public."""
-    if hasattr(model, "privacy_"):
+    if math.isfinite(getattr(getattr(model, "privacy_", None), "epsilon", math.inf)):
         return ()
     return (f"the {type(model).__name__} that the chain starts from is public",)
 

@@ -12,7 +12,7 @@ Nothing here is learned from the data but the released *D*.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -128,41 +128,35 @@ class Settings:
 
 
 def read_settings(
+    params: Mapping[str, Any],
     n_samples: int,
     defaults: Defaults,
-    *,
-    sampler: Any,
-    step_size: Any,
-    n_steps: Any,
-    batch_size: Any,
-    clip_norm: Any,
-    subsampling: Any,
-    tail: Any,
-    n_kept: Any,
-    samplers: Iterable[str] = SAMPLERS,
+    samplers: tuple[str, ...] = SAMPLERS,
 ) -> Settings:
     """Check the parameters that all chains share and replace ``"auto"`` by the defaults."""
-    kind, schedule, friction, temperature = _read_sampler(sampler, tuple(samplers))
-    check_choice("subsampling", subsampling, ("poisson", "fixed"))
+    kind, schedule, friction, temperature = _read_sampler(params["sampler"], samplers)
+    if temperature is None:
+        temperature = defaults.temperature if kind in TEMPERED else 1.0
+    tail = params["tail"]
     if not _is_auto(tail):
         tail = check_real("tail", tail, low=0.0, high=1.0, closed="high")
     return Settings(
         sampler=kind,
         schedule=schedule,
         friction=friction,
-        temperature=(
-            (defaults.temperature if kind in TEMPERED else 1.0)
-            if temperature is None
-            else temperature
-        ),
-        step_size=_scale("step_size", step_size, None),
-        n_steps=_integer("n_steps", n_steps, defaults.n_steps),
-        batch_size=_integer("batch_size", batch_size, defaults.batch_size, n_samples),
-        clip_norm=_scale("clip_norm", clip_norm, defaults.clip_norm),
-        subsampling=subsampling,
+        temperature=temperature,
+        step_size=_scale("step_size", params["step_size"], None),
+        n_steps=_integer("n_steps", params["n_steps"], defaults.n_steps),
+        batch_size=_integer("batch_size", params["batch_size"], defaults.batch_size, n_samples),
+        clip_norm=_scale("clip_norm", params["clip_norm"], defaults.clip_norm),
+        subsampling=_subsampling(params["subsampling"]),
         tail=defaults.tail if _is_auto(tail) else tail,
-        n_kept=_integer("n_kept", n_kept, defaults.n_kept),
+        n_kept=_integer("n_kept", params["n_kept"], defaults.n_kept),
     )
+
+
+def _subsampling(value: Any) -> Any:
+    return check_choice("subsampling", value, ("poisson", "fixed"))
 
 
 def _read_sampler(

@@ -18,6 +18,7 @@ from skdpbayes.privacy.calibration import (
 from skdpbayes.privacy.composition.composed import compose, repeat
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent, PureDP
 from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
+from skdpbayes.privacy.sensitivity import moved
 from skdpbayes.release.counts import counts
 
 if TYPE_CHECKING:
@@ -73,11 +74,10 @@ def plan_noise(layout: NaiveBayesLayout, mechanism: str, budget: Budget) -> Coun
 
 def _laplace(layout: NaiveBayesLayout, budget: Budget) -> CountsPlan:
     epsilon = budget.epsilon
-    sensitivity = layout.l1_sensitivity(budget.adjacency)
+    sensitivity = layout.l1_sensitivity(moved(budget.adjacency))
     if layout.counts_only:
-        moved = int(sensitivity)
-        scale = discrete_laplace_scale(epsilon, budget.delta, moved)
-        event: PrivacyEvent = repeat(DiscreteLaplace(scale), moved)
+        scale = discrete_laplace_scale(epsilon, budget.delta, int(sensitivity))
+        event: PrivacyEvent = repeat(DiscreteLaplace(scale), int(sensitivity))
     else:
         # One coordinate may move by more than one: priced at its pure epsilon, the worst case.
         scale = sensitivity / epsilon
@@ -88,15 +88,15 @@ def _laplace(layout: NaiveBayesLayout, budget: Budget) -> CountsPlan:
 
 
 def _gaussian(layout: NaiveBayesLayout, budget: Budget) -> CountsPlan:
-    epsilon, delta = budget.epsilon, budget.delta
-    squared = layout.squared_l2_sensitivity(budget.adjacency)
+    epsilon, delta, rows = budget.epsilon, budget.delta, moved(budget.adjacency)
+    squared = layout.squared_l2_sensitivity(rows)
     if layout.counts_only:
         scale = discrete_gaussian_scale(epsilon, delta, squared)
         event: PrivacyEvent = repeat(DiscreteGaussian(scale), squared)
     else:
 
         def event_of(scale: float) -> PrivacyEvent:
-            return _gaussian_event(layout, scale, budget.adjacency)
+            return _gaussian_event(layout, scale, rows)
 
         guess = np.sqrt(squared) * gaussian_noise_multiplier(epsilon, delta)
         scale = max(smallest_noise(event_of, epsilon, delta, guess=float(guess)), LEAST_SCALE)
@@ -104,22 +104,21 @@ def _gaussian(layout: NaiveBayesLayout, budget: Budget) -> CountsPlan:
     return CountsPlan(layout, budget.noise("gaussian", scale), event)
 
 
-def _gaussian_event(layout: NaiveBayesLayout, scale: float, adjacency: str) -> PrivacyEvent:
+def _gaussian_event(layout: NaiveBayesLayout, scale: float, rows: int) -> PrivacyEvent:
     """Price the longest moves of each block; a normal law depends on a move's length only."""
-    rows = 1 if adjacency == "zero_out" else 2
     n_moments, extra = len(layout.moment_columns), int(layout.has_class_table)
-    moved = rows * len(layout.table_columns)
+    whole = rows * len(layout.table_columns)
     fine = 0  # moves by one unit on the grid of the moments
-    if adjacency == "zero_out":
-        moved, fine = moved + extra, n_moments
+    if rows == 1:
+        whole, fine = whole + extra, n_moments
     elif 4 * n_moments >= 2 * extra + 2 * n_moments:
         fine = 4 * n_moments
     else:
-        moved, fine = moved + 2 * extra, 2 * n_moments
+        whole, fine = whole + 2 * extra, 2 * n_moments
     grid = int(layout.units().max())
     parts = []
-    if moved:
-        parts.append(repeat(DiscreteGaussian(scale), moved))
+    if whole:
+        parts.append(repeat(DiscreteGaussian(scale), whole))
     if layout.max_total:
         parts.append(repeat(DiscreteGaussian(scale, layout.max_total), rows))
     if fine:

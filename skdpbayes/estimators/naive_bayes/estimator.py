@@ -35,7 +35,8 @@ from skdpbayes.estimators.naive_bayes.ops import DrawPlan, draw_probabilities, p
 from skdpbayes.estimators.naive_bayes.posterior import Reading, Release, TablesPosterior
 from skdpbayes.exceptions import PrivacyWarning
 from skdpbayes.fitting.bounds import Bound
-from skdpbayes.fitting.estimator import NOT_PRIVATE
+from skdpbayes.fitting.estimator import NOT_PRIVATE, offers
+from skdpbayes.fitting.frames import with_names
 from skdpbayes.fitting.records import Public, Records, read_table
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.events import ApproximateDP, PrivacyEvent, PureDP
@@ -448,6 +449,42 @@ class LaplaceNaiveBayes(PrivateClassifier):
         """
         check_is_fitted(self)
         return self._posterior.draws(n_samples, random_state)
+
+    @available_if(offers("sample"))
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Any, np.ndarray]:
+        """Draw synthetic records from the posterior predictive; it costs no privacy.
+
+        The parameters are drawn once per call, see ``sample_posterior``, and the rows given them:
+        several calls are several synthetic data sets, and what they differ in is what the release
+        leaves unknown. Rows of a class have independent columns: dependence between columns is
+        that of each with the class, and any other is lost.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of records.
+        random_state : int, Generator or None, default=None
+            Source of randomness.
+
+        Returns
+        -------
+        X : ndarray or DataFrame of shape (n_samples, n_features)
+            A data frame if the model was fitted on one. Bernoulli columns are 0 or 1 (above the
+            threshold), categorical ones hold codes, Gaussian ones stay within their bounds. Totals
+            of multinomial rows, which the model does not describe, are Poisson with the mean of
+            the class, cut at ``max_total``.
+        y : ndarray of shape (n_samples,)
+            Labels.
+        """
+        check_is_fitted(self)
+        n_samples = check_integer("n_samples", n_samples, low=1)
+        X, codes = self._posterior.sample(n_samples, self.n_features_in_, random_state)
+        layout = self._posterior.scores.layout
+        whole = (*layout.table_columns, *layout.token_columns)
+        if not layout.moment_columns:
+            X = X.astype(np.int64)
+        names = getattr(self, "feature_names_in_", None)
+        return with_names(X, names, whole), self.classes_[codes]
 
     def merge(self, *others: Self) -> Self:
         """Add the noisy statistics of models that were fitted on disjoint sets of records.

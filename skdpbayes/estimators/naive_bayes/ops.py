@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skdpbayes.conjugate.floored import ROUNDING, draw_floored_dirichlet, floored_conditions
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.events import BoundedRange, NoPrivacy, PrivacyEvent
 from skdpbayes.privacy.mechanisms.bounded_range import bounded_range_eta
 from skdpbayes.privacy.mechanisms.exponential_mechanism import truncated_dirichlet_range
 from skdpbayes.privacy.sensitivity import moved
+from skdpbayes.release.floored import ROUNDING, draw_floored_dirichlet, floored_conditions
 
 if TYPE_CHECKING:
     from skdpbayes.models.naive_bayes import NaiveBayesLayout

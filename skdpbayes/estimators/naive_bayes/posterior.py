@@ -153,10 +153,11 @@ class TablesPosterior:
         """Methods that need more than one draw."""
         if self.release is not None:
             return {}
-        return {
-            "interval": "mechanism='ops' released a single posterior draw. Use mechanism='laplace' "
-            "or 'gaussian'."
-        }
+        why = "Use mechanism='laplace' or 'gaussian'."
+        missing = {"interval": f"mechanism='ops' released a single posterior draw. {why}"}
+        if self.scores.layout.token_columns:
+            missing["sample"] = f"mechanism='ops' released nothing about the lengths of rows. {why}"
+        return missing
 
     @property
     def numbers_per_row(self) -> int:
@@ -212,6 +213,44 @@ class TablesPosterior:
         if layout.token_columns:
             draws["token_prob"] = np.exp(scores.tokens.transpose(2, 1, 0))
         return draws
+
+    def sample(
+        self, n_samples: int, n_features: int, random_state: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw the parameters once, then rows (n, d) and the codes of their classes given them."""
+        layout = self.scores.layout
+        parameters = {name: values[0] for name, values in self.draws(1, random_state).items()}
+        generator = randomness.derived_generator(random_state, 2)
+        codes = _choose(parameters["class_prior"], generator.random(n_samples))
+        X = np.zeros((n_samples, n_features))
+        ones, others = iter(range(sum(layout.binary))), iter(range(len(layout.binary)))
+        for column, size, binary in zip(
+            layout.table_columns, layout.n_values, layout.binary, strict=True
+        ):
+            uniform = generator.random(n_samples)
+            if binary:
+                X[:, column] = uniform < parameters["bernoulli_prob"][codes, next(ones)]
+                continue
+            table = parameters["category_prob"][:, next(others), :size]
+            for c in range(table.shape[0]):
+                X[codes == c, column] = _choose(table[c], uniform[codes == c])
+        if layout.token_columns:
+            totals = self._lengths(codes, generator)
+            X[:, layout.token_columns] = generator.multinomial(
+                totals, parameters["token_prob"][codes]
+            )
+        if layout.moment_columns:
+            mean, deviation = parameters["mean"][codes], np.sqrt(parameters["variance"][codes])
+            X[:, layout.moment_columns] = mean + deviation * generator.standard_normal(mean.shape)
+        return self.scores.bound(X), codes
+
+    def _lengths(self, codes: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Totals of token rows, which the model does not describe: Poisson, cut at the bound."""
+        assert self.release is not None  # see `missing`
+        tokens = self.release.layout.split(self.release.statistics)[2]
+        mean = np.maximum(tokens.sum(axis=1), 0) / np.maximum(self.class_count, 1.0)
+        most = self.release.layout.max_total or np.iinfo(np.int64).max
+        return np.minimum(generator.poisson(np.minimum(mean, most)[codes]), most)
 
     def interval(self, level: float) -> dict[str, np.ndarray]:
         """Return quantiles of posterior draws, the same ones whenever they are asked for."""
@@ -486,6 +525,12 @@ def _evened(layout: NaiveBayesLayout, logs: np.ndarray) -> np.ndarray:
 def _draw_last(values: np.ndarray) -> np.ndarray:
     """(S, K, ...) to (..., K, S), contiguous: rows are scored along it."""
     return np.ascontiguousarray(values.transpose(*range(values.ndim - 1, 0, -1), 0))
+
+
+def _choose(probability: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """Turn uniform numbers into values of probabilities (V,)."""
+    ends = np.cumsum(probability)[:-1]  # the last value gets what rounding leaves
+    return np.searchsorted(ends, uniform, side="right")
 
 
 def _draw_parameters(

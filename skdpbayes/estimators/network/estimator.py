@@ -218,6 +218,7 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
 
     def _plan(self, public: Public, budget: Budget) -> NetworkPlan:
         settings = read_settings(
+            self.get_params(deep=False),
             public.n,
             Defaults(
                 n_steps=400,
@@ -227,15 +228,7 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
                 n_kept=10,
                 temperature=TEMPERATURE,
             ),
-            sampler=self.sampler,
-            step_size=self.step_size,
-            n_steps=self.n_steps,
-            batch_size=self.batch_size,
-            clip_norm=self.clip_norm,
-            subsampling=self.subsampling,
-            tail=self.tail,
-            n_kept=self.n_kept,
-            samplers=SAMPLERS,
+            SAMPLERS,
         )
         n_outputs = 1 if public.n_classes == 2 else public.n_classes
         sizes = (public.n_features, *self._hidden(), n_outputs)

@@ -50,7 +50,7 @@ class OPSLogisticRegression(OnePosteriorSample):
     `skdpbayes.papers.approximation_delta` prices a known distance from it.
 
     Arithmetic: the rounding of gradients is in the sensitivity and that of the potential in the
-    range on a ball (``"rejection"`` without a ball is exact up to it), gradients are computed in
+    price on a ball (``"rejection"`` without a ball is exact up to it), gradients are computed in
     double precision whatever the type of X (single precision would need a sensitivity many times
     larger), and draws are snapped to a public grid. Run time may depend on the data, most of all
     for ``"rejection"``, whose number of tries does: do not let an adversary time it. With an int

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from skdpbayes import privacy, randomness, samplers
-from skdpbayes.estimators.linear.posterior import LinearPosterior, split_coefficients
+from skdpbayes.estimators.linear.posterior import split_coefficients
 from skdpbayes.estimators.ops import sampling
 from skdpbayes.estimators.ops.posterior import LaplacePosterior, SamplePosterior
 from skdpbayes.estimators.ops.sampling import LARGEST_HESSIAN, Progress
@@ -116,7 +116,11 @@ class Problem:
         """Largest change of the summed gradient between neighbors, in exact arithmetic."""
         radius = math.inf if self.coef_norm is None else self.coef_norm
         return privacy.gradient_sensitivity(
-            self.loss, self.record_norm, self.adjacency, coef_norm=radius
+            self.loss,
+            self.record_norm,
+            self.adjacency,
+            coef_norm=radius,
+            n_classes=self.n_classes,
         )
 
     @property
@@ -132,7 +136,7 @@ class Problem:
         logits = (self.n_features + 2.0) * radius * self.curvature
         return self.sensitivity + 4.0 * UNIT_ROUNDOFF * (summing + logits)
 
-    def value_rounding(self, radius: float) -> float:
+    def value_rounding(self, radius: float, C: float | None = None) -> float:
         """Bound on the rounding of the summed losses on a ball, twice over (0 without a ball).
 
         Up to n additions of losses of at most 1 + log K + 2c, and logits off by d + 2 roundings.
@@ -140,7 +144,8 @@ class Problem:
         if math.isinf(radius):
             return 0.0
         largest = 1.0 + math.log(self.n_classes) + 2.0 * self.record_norm * radius
-        prior = 0.0 if self.C is None else radius**2 / (2.0 * self.C)
+        C = self.C if C is None else C
+        prior = 0.0 if C is None else radius**2 / (2.0 * C)
         additions = self.n_records + self.n_features + 16.0
         return 2.0 * UNIT_ROUNDOFF * (additions * self.n_records * largest + 8.0 * prior)
 
@@ -155,29 +160,32 @@ class Problem:
         return min(LARGEST_C, LOGIT_NOISE * mu / (self.record_norm * self.sensitivity))
 
 
-def _target(problem: Problem, rows: Records, loss: str, **density: float) -> Target:
-    """Return the density on the data; ``density`` is C, inverse_temperature and radius."""
+def _target(
+    plan: LangevinPlan | DensityPlan | ModePlan, rows: Records, *, smooth: bool = False
+) -> Target:
+    """Return the density on the data; ``smooth`` replaces the kink of the hinge loss."""
+    problem = plan.problem
     X, codes, _ = rows.block()
     assert codes is not None
     return Target(
         X=X,
         codes=codes,
         constant=problem.constant,
-        loss=loss,
+        loss="smooth_hinge" if smooth and problem.loss == "hinge" else problem.loss,
         width=problem.width,
         n_outputs=problem.n_outputs,
-        **density,
+        C=plan.C,
+        inverse_temperature=plan.inverse_temperature,
+        radius=plan.radius,
     )
 
 
-def _linear(table: np.ndarray, rows: Records, constant: float) -> LinearPosterior:
-    parts = split_coefficients(table, rows.public.n_features, constant)
-    return LinearPosterior(parts["coef"], parts["intercept"], rows.bound)
-
-
 def _released(
-    draws: np.ndarray, rows: Records, plan: LangevinPlan | DensityPlan
-) -> LinearPosterior:
+    draws: np.ndarray,
+    rows: Records,
+    plan: LangevinPlan | DensityPlan,
+    diagnostics: dict[str, Any] | None = None,
+) -> SamplePosterior:
     """Snap draws to a grid far finer than the narrowest direction that public bounds allow.
 
     That is post-processing; it keeps low-order bits of doubles out of the release. Whether a chain
@@ -188,7 +196,25 @@ def _released(
     narrowest = 1.0 / math.sqrt(plan.inverse_temperature * (curvature + 1.0 / plan.C))
     grid = 2.0 ** (math.floor(math.log2(narrowest)) - SNAP_BITS)
     draws = randomness.snap(np.where(np.isfinite(draws), draws, 0.0), grid)
-    return _linear(draws, rows, problem.constant)
+    parts = split_coefficients(draws, rows.public.n_features, problem.constant)
+    return SamplePosterior(**parts, bound=rows.bound, plan=plan, diagnostics=diagnostics)
+
+
+def _numbers(
+    plan: LangevinPlan | DensityPlan | ModePlan,
+    noise: Noise | None,
+    step_size: float | None = None,
+    n_steps: int | None = None,
+) -> dict[str, Any]:
+    """Return public numbers under the names of the fitted attributes."""
+    return {
+        "C_": plan.C,
+        "inverse_temperature_": plan.inverse_temperature,
+        "step_size_": step_size,
+        "n_steps_": n_steps,
+        "n_records_": plan.problem.n_records,
+        "noise_": noise,
+    }
 
 
 @dataclass(frozen=True)
@@ -218,37 +244,21 @@ class LangevinPlan:
 
     def numbers(self) -> dict[str, Any]:
         """Return public numbers under the names of the fitted attributes."""
-        return {
-            "C_": self.C,
-            "inverse_temperature_": self.inverse_temperature,
-            "step_size_": self.step_size,
-            "n_steps_": self.n_steps,
-            "n_records_": self.problem.n_records,
-            "noise_": self.noise,
-        }
+        return _numbers(self, self.noise, self.step_size, self.n_steps)
 
     def draw(
         self, rows: Records, generator: np.random.Generator, progress: Progress
     ) -> SamplePosterior:
         """Run the chain; its last state, and states half a run apart before it, are the release."""
-        smooth = "smooth_hinge" if self.problem.loss == "hinge" else self.problem.loss
-        target = _target(
-            self.problem,
-            rows,
-            smooth,
-            C=self.C,
-            inverse_temperature=self.inverse_temperature,
-            radius=self.radius,
-        )
         draws = sampling.draw_langevin(
-            target,
+            _target(self, rows, smooth=True),
             generator,
             progress,
             step_size=self.step_size,
             n_batches=self.n_batches,
             epochs=self.epochs,
         )
-        return SamplePosterior(_released(draws, rows, self), self)
+        return _released(draws, rows, self)
 
 
 @dataclass(frozen=True)
@@ -283,28 +293,14 @@ class DensityPlan:
 
     def numbers(self) -> dict[str, Any]:
         """Return public numbers under the names of the fitted attributes."""
-        return {
-            "C_": self.C,
-            "inverse_temperature_": self.inverse_temperature,
-            "step_size_": None,
-            "n_steps_": None,
-            "n_records_": self.problem.n_records,
-            "noise_": None,
-        }
+        return _numbers(self, None)
 
     def draw(
         self, rows: Records, generator: np.random.Generator, progress: Progress
     ) -> SamplePosterior:
         """Draw from the density."""
         problem = self.problem
-        target = _target(
-            problem,
-            rows,
-            problem.loss,
-            C=self.C,
-            inverse_temperature=self.inverse_temperature,
-            radius=self.radius,
-        )
+        target = _target(self, rows)
         diagnostics = None
         if self.sampler == "rejection":
             logit = problem.record_norm * self.radius
@@ -320,7 +316,7 @@ class DensityPlan:
                 n_iterations=self.n_transitions,
                 diagnose=self.diagnostics,
             )
-        return SamplePosterior(_released(draws, rows, self), self, diagnostics or None)
+        return _released(draws, rows, self, diagnostics or None)
 
 
 @dataclass(frozen=True)
@@ -332,6 +328,7 @@ class ModePlan:
     words = "posterior mode with a normal (Laplace) approximation around it, without privacy"
     conditions = ()
     inverse_temperature = 1.0
+    radius = math.inf
 
     @property
     def event(self) -> PrivacyEvent:
@@ -340,31 +337,19 @@ class ModePlan:
 
     def numbers(self) -> dict[str, Any]:
         """Return public numbers under the names of the fitted attributes."""
-        return {
-            "C_": self.C,
-            "inverse_temperature_": 1.0,
-            "step_size_": None,
-            "n_steps_": None,
-            "n_records_": self.problem.n_records,
-            "noise_": NO_NOISE,
-        }
+        return _numbers(self, NO_NOISE)
 
     def draw(
         self, rows: Records, generator: np.random.Generator, progress: Progress
     ) -> LaplacePosterior:
         """Find the mode and the curvature there; nothing is drawn before it is asked for."""
-        target = _target(
-            self.problem,
-            rows,
-            self.problem.loss,
-            C=self.C,
-            inverse_temperature=1.0,
-            radius=math.inf,
-        )
+        target = _target(self, rows)
         mode = sampling.find_mode(target)
         root = sampling.normal_root(target, mode)
-        table = mode.reshape(1, *target.shape)
-        return LaplacePosterior(_linear(table, rows, self.problem.constant), mode, root, self)
+        parts = split_coefficients(
+            mode.reshape(1, *target.shape), rows.public.n_features, self.problem.constant
+        )
+        return LaplacePosterior(**parts, bound=rows.bound, mode=mode, root=root, plan=self)
 
 
 def plan_langevin(
@@ -542,7 +527,10 @@ def _price_density(problem: Problem) -> tuple[float, float, float, PrivacyEvent]
     mu = problem.target_mu()
     mu_draw = mu / math.sqrt(problem.n_draws)
     C = problem.equilibrium_C(mu_draw) if problem.C is None else problem.C
-    beta = privacy.ops_inverse_temperature(mu_draw, C, problem.sensitivity)
+    radius = math.inf if problem.coef_norm is None else problem.coef_norm
+    # on a ball the computed potential is off by a public number, and the density by twice that
+    rounding = problem.value_rounding(radius, C)
+    beta = privacy.ops_inverse_temperature(mu_draw, C, problem.sensitivity, rounding=rounding)
     event: PrivacyEvent | None = None
     if problem.coef_norm is not None and problem.calibration == "tight":
         loss_range = _loss_range(problem, problem.coef_norm)
@@ -558,9 +546,8 @@ def _price_density(problem: Problem) -> tuple[float, float, float, PrivacyEvent]
             event = _range_event(problem, _capped(problem, beta), loss_range)
     beta = _capped(problem, beta)
     if event is None:
-        each = problem.sensitivity * math.sqrt(beta * C)
+        each = privacy.ops_mu(beta, C, problem.sensitivity, rounding=rounding)
         event = privacy.GaussianDP(min(mu, math.sqrt(problem.n_draws) * each))
-    radius = math.inf if problem.coef_norm is None else problem.coef_norm
     return C, beta, radius, event
 
 

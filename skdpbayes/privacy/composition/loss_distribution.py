@@ -23,7 +23,7 @@ import numpy as np
 
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
-__all__ = ["LossMasses", "connect_dots"]
+__all__ = ["LossMasses", "connect_dots", "convex_envelope"]
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,14 @@ def _slope_masses(grid: FloatArray, profile: FloatArray, gaps: FloatArray) -> Fl
     masses = drops / -np.expm1(-gaps)
     masses[:-1] -= drops[1:] / np.expm1(gaps[1:])
     if masses.min(initial=0.0) < -1e-7:  # not rounding: the given bound is not convex
-        profile = _convex_envelope(np.expm1(grid), profile)
+        profile = convex_envelope(np.expm1(grid), profile)
         drops = -np.diff(profile)
         masses = drops / -np.expm1(-gaps)
         masses[:-1] -= drops[1:] / np.expm1(gaps[1:])
     return np.asarray(masses)
 
 
-def _convex_envelope(x: FloatArray, y: FloatArray) -> FloatArray:
+def convex_envelope(x: FloatArray, y: FloatArray) -> FloatArray:
     """Return the largest convex function below the points.
 
     The true profile is convex in exp(epsilon), so what lies below an upper bound lies below the

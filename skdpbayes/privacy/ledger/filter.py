@@ -39,6 +39,13 @@ is not a filter.
 so it is also admitted if it is :math:`(\varepsilon,\delta)`-private by itself. If it exceeds a cap,
 nothing can follow it, and the guarantee of the account is its own.
 
+**A plan is one release**, although its parts may come in any order, between other reservations,
+and each part may be chosen in view of everything before it as long as it has a listed profile. A
+part is then a post-processing of a draw from the pair of distributions that its listed profile
+defines, and nothing keeps these draws from being made all at once when the plan is charged. The
+profile of all of them together is the tight composition, which has a dominating pair like any
+other.
+
 **Dominating pairs.** A Gaussian release is its own pair. A pure release has
 :math:`\mu=-2\,\Phi^{-1}(1/(1+e^{\varepsilon}))`: as a function of :math:`e^e` its profile is the
 tangent of the convex function :math:`H` at :math:`e=0`. An :math:`(\varepsilon,\delta)` release has
@@ -68,6 +75,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import log_ndtr, ndtri
 
+from skdpbayes.privacy.composition.loss_distribution import convex_envelope
 from skdpbayes.privacy.events import ApproximateDP, GaussianDP, NoPrivacy, PrivacyEvent, PureDP
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
 from skdpbayes.privacy.mechanisms.gdp import (
@@ -294,31 +302,15 @@ def _certified_pairs(event: PrivacyEvent, size: float, slack: float) -> list[tup
 
 def _pieces(nodes: FloatArray, profile: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return a grid and the chords on it: each interval of the nodes in equal pieces."""
-    profile = _convex_below(nodes, profile)
+    # The true profile is convex in exp(epsilon), also where the bound on it is not.
+    envelope = convex_envelope(np.exp(nodes - nodes[-1]), np.minimum(profile, 1.0))
+    profile = np.minimum(profile, envelope * (1.0 + _ROUNDING))
     parts = np.arange(_PIECES) / _PIECES
     width = np.diff(nodes)[:, None]
     along = np.expm1(width * parts) / np.expm1(width)  # the chord is linear in exp(epsilon)
     chords = profile[:-1, None] + np.diff(profile)[:, None] * along
     grid = nodes[:-1, None] + width * parts
     return np.append(grid.ravel(), nodes[-1]), np.append(chords.ravel(), profile[-1])
-
-
-def _convex_below(nodes: FloatArray, profile: FloatArray) -> FloatArray:
-    """Return the largest function below the points that is convex in exp(epsilon), at the nodes.
-
-    The true profile is convex, so it is below this function where a bound on it is not convex.
-    """
-    x, y = np.exp(nodes - nodes[-1]), np.minimum(profile, 1.0)
-    hull: list[int] = []
-    for k in range(nodes.size):
-        while len(hull) > 1:
-            i, j = hull[-2:]
-            if (y[j] - y[i]) * (x[k] - x[i]) < (y[k] - y[i]) * (x[j] - x[i]):
-                break
-            hull.pop()
-        hull.append(k)
-    below = np.minimum(y, np.interp(x, x[hull], y[hull]) * (1.0 + _ROUNDING))
-    return np.asarray(below, dtype=np.float64)
 
 
 def _gap(grid: FloatArray, chords: FloatArray, mu: float, delta: float) -> FloatArray:

@@ -48,7 +48,6 @@ __all__ = [
     "bounded_range_eta",
     "bounded_range_rho",
     "zcdp_delta",
-    "zcdp_rho",
 ]
 
 # One evaluation of the composed profile costs O(n_draws); beyond this the zCDP bound takes over
@@ -274,27 +273,3 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
     high = math.log(2.0 + epsilon / rho + 2.0 / math.sqrt(rho))
     best = minimize_scalar(log_delta, bounds=(-8.0, high), method="bounded")
     return math.exp(min(0.0, float(best.fun)))
-
-
-def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Largest rho for which :func:`~skdpbayes.privacy.zcdp_delta` certifies (epsilon, delta).
-
-    Parameters
-    ----------
-    epsilon : float
-        At least 0.
-    delta : float
-        In [0, 1); 0 allows no zCDP mechanism with noise of full support, so the result is 0.
-
-    Returns
-    -------
-    float
-        On the private side.
-    """
-    epsilon = check_nonnegative("epsilon", epsilon)
-    delta = check_delta(delta)
-    if delta == 0.0:
-        return 0.0
-    if math.isinf(epsilon):
-        return math.inf
-    return largest_satisfying(lambda rho: zcdp_delta(epsilon, rho) <= delta, 0.0, epsilon + 1.0)

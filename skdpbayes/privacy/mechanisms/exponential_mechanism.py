@@ -25,7 +25,8 @@ References
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +52,8 @@ __all__ = [
     "truncated_dirichlet_range",
     "wang2015_inverse_temperature",
 ]
+
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 # First grid of the softmax search and the slack at which it stops, relative to the range.
 _CELLS = 64
@@ -178,22 +181,36 @@ def softmax_range(norm: float, n_classes: int) -> float:
 
 
 def _largest_cross_entropy(norm: float, n_classes: int) -> float:
-    """Maximum of the loss on the sphere, from above, by bisection of every candidate interval."""
-    # |d2 loss / d angle2| <= norm^2 * |Hessian| + norm * |gradient| <= norm^2 / 2 + sqrt(2) norm,
-    # so an interior maximum is at most bend * width^2 / 8 above the nearer end of its interval.
+    """Maximum of the loss on the sphere, from above."""
+    # |d2 loss / d angle2| <= norm^2 * |Hessian| + norm * |gradient| <= norm^2 / 2 + sqrt(2) norm
     bend = norm * norm / 2.0 + math.sqrt(2.0) * norm
+
+    def loss(angle: Floats, group: Floats) -> Floats:
+        gaps, counts = two_group_logits(angle, group, norm, n_classes)
+        top = np.maximum(0.0, gaps.max(axis=0))
+        result: Floats = top + np.log(np.exp(-top) + (counts * np.exp(gaps - top)).sum(axis=0))
+        return result
+
+    return largest_on_sphere(loss, n_classes, bend, _RELATIVE_SLACK * norm)
+
+
+def largest_on_sphere(
+    function: Callable[[Floats, Floats], Floats], n_classes: int, bend: float, tolerance: float
+) -> float:
+    """Maximum over angles and splits of the other classes in two groups, from above.
+
+    Every candidate interval of angles is bisected. The second derivative in the angle is at most
+    ``bend``, so an interior maximum is at most bend * width^2 / 8 above the nearer end.
+    """
     width = math.pi / _CELLS
     groups, left = np.meshgrid(
         np.arange(1.0, n_classes), width * np.arange(_CELLS, dtype=float), indexing="ij"
     )
     groups, left = groups.ravel(), left.ravel()
     while True:
-        ends = np.maximum(
-            _cross_entropy(left, groups, norm, n_classes),
-            _cross_entropy(left + width, groups, norm, n_classes),
-        )
+        ends = np.maximum(function(left, groups), function(left + width, groups))
         best, slack = float(ends.max()), bend * width * width / 8.0
-        if slack <= _RELATIVE_SLACK * norm:
+        if slack <= tolerance:
             return best + slack
         alive = ends + slack >= best
         width /= 2.0
@@ -201,25 +218,22 @@ def _largest_cross_entropy(norm: float, n_classes: int) -> float:
         left = (left[alive][:, None] + np.array([0.0, width])).ravel()
 
 
-def _cross_entropy(
-    angle: npt.NDArray[np.float64],
-    group: npt.NDArray[np.float64],
-    norm: float,
-    n_classes: int,
-) -> npt.NDArray[np.float64]:
-    """Loss at the point of the sphere where `group` other classes share one logit, the rest one."""
+def two_group_logits(
+    angle: Floats, group: Floats, norm: float, n_classes: int
+) -> tuple[Floats, Floats]:
+    """Logits over the record's own, where `group` other classes share one and the rest another.
+
+    They lie on the sphere of radius `norm` among logits that add up to 0. Both results have shape
+    (2, n): the differences, minus infinity for an empty rest, and how many classes have them.
+    """
     others = n_classes - 1.0
     rest = others - group
     own = -norm * np.cos(angle) * math.sqrt(others / n_classes)
     common = norm * np.cos(angle) / math.sqrt(others * n_classes)
     # (rest on the group, -group on the rest), scaled to length norm * sin(angle)
     spread = norm * np.sin(angle) / np.sqrt(others * group * np.maximum(rest, 1.0))
-    first = common + spread * rest - own
-    second = common - spread * group - own
-    top = np.maximum(0.0, np.maximum(first, np.where(rest > 0.0, second, -np.inf)))
-    total = np.exp(-top) + group * np.exp(first - top) + rest * np.exp(np.minimum(second - top, 0))
-    result: npt.NDArray[np.float64] = top + np.log(total)
-    return result
+    second = np.where(rest > 0.0, common - spread * group - own, -np.inf)
+    return np.stack([common + spread * rest - own, second]), np.stack([group, rest])
 
 
 def truncated_dirichlet_range(n_categories: int, minimum: float) -> float:

@@ -8,13 +8,27 @@ from __future__ import annotations
 
 import math
 
-from skdpbayes.privacy._numeric import check_nonnegative, check_positive
-from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
+import numpy as np
 
-__all__ = ["gradient_sensitivity", "logistic_gradient_gap", "loss_curvature"]
+from skdpbayes.privacy._numeric import check_count, check_nonnegative, check_positive
+from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
+from skdpbayes.privacy.mechanisms.exponential_mechanism import (
+    Floats,
+    largest_on_sphere,
+    two_group_logits,
+)
+
+__all__ = [
+    "gradient_sensitivity",
+    "logistic_gradient_gap",
+    "loss_curvature",
+    "softmax_gradient_norm",
+]
 
 # Allowance for rounding, added on the private side.
 _ROUNDING = 1e-14
+# Beyond this norm of the logits a softmax gradient is within 2e-8 of its limit.
+_SATURATED = 25.0
 
 
 def logistic_gradient_gap(norm: float) -> float:
@@ -60,6 +74,53 @@ def logistic_gradient_gap(norm: float) -> float:
     return min(2.0, 2.0 * math.cos(low) * _sigmoid(norm * math.sin(low)) * (1.0 + _ROUNDING))
 
 
+def softmax_gradient_norm(norm: float, n_classes: int) -> float:
+    r"""Largest norm of a softmax gradient on a ball, for unit rows: :math:`\max|p(z)-e_y|`.
+
+    The maximum over logits :math:`|z|\le c`. It is on the sphere, at logits that add up to 0, and
+    there the other classes have at most two distinct logits (the theory page has the proof), hence
+    for each split of them one angle to search. The search errs on the private side by 1e-8.
+
+    Parameters
+    ----------
+    norm : float
+        Bound *c* on the norm of the logits; infinity for coefficients without a ball.
+    n_classes : int
+        Number of classes *K*, at least 2.
+
+    Returns
+    -------
+    float
+        From :math:`\sqrt{1-1/K}` for *c* = 0 to :math:`\sqrt2`.
+
+    Examples
+    --------
+    >>> from skdpbayes.privacy import softmax_gradient_norm
+    >>> [round(softmax_gradient_norm(c, 3), 6) for c in (0.0, 2.0)]
+    [0.816497, 1.267742]
+    """
+    norm = check_nonnegative("norm", norm)
+    n_classes = check_count("n_classes", n_classes, minimum=2)
+    if norm > _SATURATED:
+        return math.sqrt(2.0)
+
+    def half_square(angle: Floats, group: Floats) -> Floats:
+        """Half of |p - e_y|^2, by probabilities relative to the largest."""
+        gaps, counts = two_group_logits(angle, group, norm, n_classes)
+        top = np.maximum(0.0, gaps.max(axis=0))
+        weights = np.exp(gaps - top)
+        wrong = (counts * weights).sum(axis=0)
+        total = np.exp(-top) + wrong
+        result: Floats = 0.5 * (wrong**2 + (counts * weights**2).sum(axis=0)) / total**2
+        return result
+
+    # With J = diag(p) - p p^T, a = p - e_y: the gradient J a has norm at most sqrt(1/2), and the
+    # Hessian |J h|^2 + E_p[a ((h - E h)^2 - Var h)] at most 1/4 + 2 Var h, Var h at most 1/2.
+    bend = 1.25 * norm * norm + norm / math.sqrt(2.0)
+    square = 2.0 * largest_on_sphere(half_square, n_classes, bend, 5e-9)
+    return min(math.sqrt(2.0), math.sqrt(square) * (1.0 + _ROUNDING))
+
+
 def _sigmoid(value: float) -> float:
     if value >= 0.0:
         return 1.0 / (1.0 + math.exp(-value))
@@ -72,17 +133,20 @@ def gradient_sensitivity(
     adjacency: Adjacency = "replace_one",
     *,
     coef_norm: float = math.inf,
+    n_classes: int | None = None,
 ) -> float:
     r"""Largest change of the gradient of the sum of losses between neighboring data sets.
 
     ============ ================================== ======================== ======================
     adjacency    logistic                           softmax (Frobenius norm) hinge, smoothed or not
     ============ ================================== ======================== ======================
-    zero_out     :math:`R\,\sigma(Rr)`              :math:`\sqrt2R`          :math:`R`
-    replace_one  :math:`R\,h(Rr)\le2R`              :math:`2\sqrt2R`         :math:`2R`
+    zero_out     :math:`R\,\sigma(Rr)`              :math:`R\,a(Rr)`         :math:`R`
+    replace_one  :math:`R\,h(Rr)\le2R`              :math:`2R\,a(Rr)`        :math:`2R`
     ============ ================================== ======================== ======================
 
-    Here :math:`\sigma` is the logistic function and *h* that of :func:`logistic_gradient_gap`. For
+    Here :math:`\sigma` is the logistic function, *h* that of :func:`logistic_gradient_gap` and
+    :math:`a\le\sqrt2` that of :func:`softmax_gradient_norm`. All are attained or approached, except
+    that for softmax on a ball twice the norm is an upper bound of the replace-one constant. For
     unbounded coefficients and at least two features the logistic replace-one constant cannot be
     less than :math:`2R`: rows :math:`R(\cos t, \sin t)` and :math:`R(-\cos t, \sin t)` with
     coefficients :math:`(0, -M)` have gradients :math:`2R\cos t` apart as *M* grows. The hinge loss
@@ -98,6 +162,8 @@ def gradient_sensitivity(
         Unit of privacy.
     coef_norm : float, default=inf
         Radius *r* of the ball that the sampler is confined to.
+    n_classes : int or None, default=None
+        Number of classes of the softmax loss, for which a ball counts only if it is given.
 
     Returns
     -------
@@ -113,7 +179,10 @@ def gradient_sensitivity(
             return data_norm * logistic_gradient_gap(logit)
         return data_norm * min(1.0, _sigmoid(logit) * (1.0 + _ROUNDING))
     if loss == "softmax":
-        return (2.0 if replace else 1.0) * math.sqrt(2.0) * data_norm
+        longest = math.sqrt(2.0)
+        if n_classes is not None and data_norm > 0.0:
+            longest = softmax_gradient_norm(data_norm * coef_norm, n_classes)
+        return (2.0 if replace else 1.0) * longest * data_norm
     if loss == "hinge":
         return (2.0 if replace else 1.0) * data_norm
     raise ValueError(f"loss must be 'logistic', 'softmax' or 'hinge', got {loss!r}")

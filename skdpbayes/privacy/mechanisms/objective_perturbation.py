@@ -18,10 +18,9 @@ whose maximum over :math:`[0,1]` is explicit; `loss_bound` is the least of sever
 tangent at 0 alone gives: if :math:`A\ge k` then :math:`f\le A`, and if :math:`A<k` then
 :math:`f\le k`. Hence for every :math:`\varepsilon\ge k` the profile is exactly the Gaussian
 mechanism's, the determinant is free. For smaller epsilon the profile of a single record
-is the solution of a control problem, see :mod:`skdpbayes.privacy.mechanisms._deleted_record`; what
-is released around the minimizer smooths it. *A record added:* the determinant only
-helps, what is left is convex in :math:`s`, and the loss is at most :math:`\max(A,0)`: the Gaussian
-profile at every :math:`\varepsilon\ge0`.
+is what the best path gains, see :mod:`skdpbayes.privacy.mechanisms._travel`.
+*A record added:* the determinant only helps, what is left is convex in :math:`s`, and the loss is
+at most :math:`\max(A,0)`: the Gaussian profile at every :math:`\varepsilon\ge0`.
 
 **Softmax.** Gradient :math:`(p-e_y)x^\top`, determinant
 :math:`\log\det(I+k(\mathrm{diag}\,p-pp^\top)) \le (K-1)\log(1+kT/(K-1))` with :math:`T=1-\|p\|^2`
@@ -42,10 +41,13 @@ nearly antipodal records with a common component approach (two dimensions, the r
 data pushing against that component).
 
 **Releases around the minimizer.** Noise added to the computed minimizer, and statistics evaluated
-at it, are Gaussian given :math:`\hat\theta`; together they are :math:`\mu_s`-GDP. Averaging their
-profile over the loss bound gives :math:`E\,H(\varepsilon-\bar f(A);\mu_s)`, which is summed from
-above. For a replaced record the middle of the chain may be any distribution, in particular one
-whose statistics lie halfway between the neighbors', so each half is charged :math:`\mu_s/2`.
+at it, are Gaussian given :math:`\hat\theta`; together they are :math:`\mu_s`-GDP. For softmax,
+averaging their profile over the loss bound gives :math:`E\,H(\varepsilon-\bar f(A);\mu_s)`, summed
+from above; for the logistic loss see
+:mod:`skdpbayes.privacy.mechanisms._logistic_record`, where a noisy information matrix is nearly
+free. For a replaced record the middle of the chain may be any distribution, in particular one
+whose statistics lie halfway between the neighbors', so each half is charged :math:`\mu_s/2`, or one
+with both records in its information matrix.
 
 References
 ----------
@@ -61,7 +63,6 @@ References
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ from skdpbayes.privacy._numeric import (
 )
 from skdpbayes.privacy.events import PrivacyEvent, check_probability, store
 from skdpbayes.privacy.guarantee import check_adjacency
-from skdpbayes.privacy.mechanisms._deleted_record import deleted_profile, smoothed
+from skdpbayes.privacy.mechanisms._logistic_record import LogisticRecord
 from skdpbayes.privacy.mechanisms._shifted_profile import (
     difference_error,
     gaussian_delta,
@@ -96,10 +97,12 @@ _PANELS = 256  # of the upper sum; its excess is part of the price
 _NEGLIGIBLE = 1e-13  # relative to the main term: below it the correction is added unresolved
 _WASTE = 1e-4  # share of delta that may be spent on rounding to be quick
 _FEW = 4  # values of epsilon that are evaluated one by one
-_NODES = 192  # at which a long profile is evaluated; in between its chords bound it
+_NODES = 256  # at which a long profile is evaluated; in between its chords bound it
 # Beyond, e^epsilon overflows in intermediate terms; the profile decreases, so its value here holds
 _LARGEST_EPSILON = 300.0
-_SPLITS = 14  # evaluations of the search for a split where the balanced one is not free
+_FREE = 2e-3  # excess over the Gaussian profile that is not worth a search
+_HARDLY_PRIVATE = 0.01  # delta from which on more splits are tried
+_SPLITS = 12  # evaluations of the search for a split where the balanced one is not free
 
 
 class _Loss(NamedTuple):
@@ -230,33 +233,44 @@ def _one_record_delta(
     return min(1.0, loss.directions * (main + rest))
 
 
-def _deleted_delta(epsilon: float, event: ObjectivePerturbation, side_mu: float) -> float:
-    """Bound delta of deleting a record, by the loss bound and by what is known at other epsilons.
+class _Softmax(NamedTuple):
+    """Profiles of deleting or adding one record of several classes; see `LogisticRecord`."""
 
-    At and below 0 the addition's profile gives it exactly. Between 0 and a point from where the
-    determinant is nearly free, the chord in e^epsilon lies above the (convex) profile.
-    """
-    mu = 1.0 / event.noise_multiplier
-    direct = _one_record_delta(epsilon, mu, side_mu, event.curvature, event.n_classes)
-    if event.n_classes == 2 and 0.0 < epsilon < event.curvature and side_mu == 0.0:
-        return min(direct, float(deleted_profile(np.array([epsilon]), mu, event.curvature)[0]))
-    if epsilon <= 0.0:
-        added = _added_delta(-epsilon, event, side_mu)
-        return min(direct, -math.expm1(epsilon) + math.exp(epsilon) * added)
-    end = min(event.curvature + 2.0 * side_mu, _LARGEST_EPSILON)
-    if end <= epsilon < _LARGEST_EPSILON:
-        return direct
-    left = _added_delta(0.0, event, side_mu)
-    if epsilon >= end:  # beyond the largest epsilon only what holds at 0 is known to be better
-        return min(direct, left)
-    right = _one_record_delta(end, mu, side_mu, event.curvature, event.n_classes)
-    share = math.exp(epsilon - end) * math.expm1(-epsilon) / math.expm1(-end)
-    return min(direct, (1.0 - share) * left + share * right)
+    mu: float
+    curvature: float
+    side_mu: float
+    n_classes: int
 
+    def deleted(self, epsilon: float) -> float:
+        """Bound delta of a deletion, by the loss bound and by what is known at other epsilons.
 
-def _added_delta(epsilon: float, event: ObjectivePerturbation, side_mu: float) -> float:
-    mu = 1.0 / event.noise_multiplier
-    return _one_record_delta(epsilon, mu, side_mu, 0.0, event.n_classes)
+        At and below 0 the addition's profile gives it exactly. Between 0 and a point from where the
+        determinant is nearly free, the chord in e^epsilon lies above the (convex) profile.
+        """
+        direct = self._direct(epsilon, self.curvature)
+        if epsilon <= 0.0:
+            return min(direct, -math.expm1(epsilon) + math.exp(epsilon) * self.added(-epsilon))
+        end = min(self.curvature + 2.0 * self.side_mu, _LARGEST_EPSILON)
+        if end <= epsilon < _LARGEST_EPSILON:
+            return direct
+        left = self.added(0.0)
+        if epsilon >= end:  # beyond the largest epsilon only what holds at 0 is known to be better
+            return min(direct, left)
+        right = self._direct(end, self.curvature)
+        share = math.exp(epsilon - end) * math.expm1(-epsilon) / math.expm1(-end)
+        return min(direct, (1.0 - share) * left + share * right)
+
+    def added(self, epsilon: float) -> float:
+        """Bound delta of an addition."""
+        return self._direct(epsilon, 0.0)
+
+    def profiles(self, epsilons: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Bound both profiles at `epsilons`."""
+        deleted = np.array([self.deleted(float(epsilon)) for epsilon in epsilons])
+        return deleted, np.array([self.added(float(epsilon)) for epsilon in epsilons])
+
+    def _direct(self, epsilon: float, curvature: float) -> float:
+        return _one_record_delta(epsilon, self.mu, self.side_mu, curvature, self.n_classes)
 
 
 def _replaced_delta(epsilon: float, event: ObjectivePerturbation) -> float:
@@ -266,39 +280,43 @@ def _replaced_delta(epsilon: float, event: ObjectivePerturbation) -> float:
     around. The first order gives the deletion the larger share, and the determinant costs only
     there.
     """
-    half = 0.5 * event.side_mu
-    mu_square = event.noise_multiplier**-2 + half * half
+    record = event._record()
+    mu_square = event.noise_multiplier**-2 + record.side_mu**2
 
     def delete_first(share: float) -> float:
         if share > _LARGEST_EPSILON:  # as good as no privacy
             return 1.0
-        added = _added_delta(epsilon - share, event, half)
-        return _deleted_delta(share, event, half) + math.exp(share) * added
+        return record.deleted(share) + math.exp(share) * record.added(epsilon - share)
 
     balanced = 0.5 * (epsilon - mu_square)
-    best = _add_first(balanced, epsilon, event)
-    gaussian = gaussian_delta_once(epsilon, 2.0 * math.sqrt(mu_square))
-    if best > gaussian * (1.0 + 1e-9):  # else no split can do better
-        best = min(best, _add_first(_best_share(epsilon, event), epsilon, event))
-        best = min(best, _add_first(0.0, epsilon, event), delete_first(0.0))
-        if event.n_classes > 2:
-            # the determinant makes the deletion dearer, so its share only grows
-            best = min(best, _least(delete_first, balanced, epsilon + mu_square)[1])
+    alone = event._record(alone=True)
+    gaussian = gaussian_delta_once(epsilon, 2.0 * alone.mu)
+    if 0.0 < _add_first(balanced, epsilon, alone) <= gaussian * (1.0 + _FREE):
+        share = balanced  # the determinant is free, and no split can do better
+    else:
+        # where to split changes little with the noise, and need not be known exactly
+        rounded = float(f"{alone.mu:.1e}")
+        share = _best_share(epsilon, alone._replace(mu=rounded)) - 0.5 * record.side_mu**2
+    records = {record, event._record(evenly=True)}
+    best = min(_add_first(share, epsilon, each) for each in records)
+    if event.n_classes > 2 or best > _HARDLY_PRIVATE:
+        best = min(best, _add_first(0.0, epsilon, record), delete_first(0.0))
+    if event.n_classes > 2:
+        best = min(best, _least(delete_first, balanced, epsilon + mu_square)[1])
     return min(1.0, best)
 
 
-def _add_first(share: float, epsilon: float, event: ObjectivePerturbation) -> float:
-    half = 0.5 * event.side_mu
-    deleted = _deleted_delta(epsilon - share, event, half)
-    return _added_delta(share, event, half) + math.exp(share) * deleted
+def _add_first(share: float, epsilon: float, record: LogisticRecord | _Softmax) -> float:
+    return record.added(share) + math.exp(share) * record.deleted(epsilon - share)
 
 
-def _best_share(epsilon: float, event: ObjectivePerturbation) -> float:
+@lru_cache(maxsize=256)
+def _best_share(epsilon: float, alone: LogisticRecord | _Softmax) -> float:
     """Return the share of epsilon that an addition before the deletion should have."""
-    mu_square = event.noise_multiplier**-2 + 0.25 * event.side_mu**2
-    balanced = 0.5 * (epsilon - mu_square)
-    low = min(0.0, balanced) - mu_square  # the determinant makes the deletion dearer
-    return _least(lambda share: _add_first(share, epsilon, event), low, balanced)[0]
+    balanced = 0.5 * (epsilon - alone.mu**2)
+    low = min(0.0, balanced) - alone.mu**2  # the determinant makes the deletion dearer
+    high = min(balanced, 12.0 * alone.mu)
+    return _least(lambda share: _add_first(share, epsilon, alone), low, high)[0]
 
 
 def _least(price: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
@@ -310,45 +328,6 @@ def _least(price: Callable[[float], float], low: float, high: float) -> tuple[fl
         options={"xatol": 2e-3 * (high - low), "maxiter": _SPLITS},
     )
     return float(found.x), float(found.fun)
-
-
-def _side_by_side_delta(epsilon: float, event: ObjectivePerturbation) -> float:
-    """Bound delta by the exact profile of the minimizer, smoothed by what is released around it.
-
-    For the logistic loss only, and only where the minimizer's profile is not Gaussian; else 1.
-    """
-    if event.n_classes > 2 or event.side_mu == 0.0 or epsilon > _LARGEST_EPSILON:
-        return 1.0
-    alone = dataclasses.replace(event, side_mu=0.0)
-    low, high = epsilon - 9.0 * event.side_mu, epsilon + 5.0 * event.side_mu
-    doubled = 2.0 if event.adjacency == "replace_one" else 1.0
-    if low >= doubled * event.curvature + event.noise_multiplier**-2:
-        return 1.0
-    # chords are close to the profile if it changes by less than half between nodes
-    steepness = (high - low) * epsilon * (event.noise_multiplier / doubled) ** 2
-    nodes = np.linspace(low, high, int(np.clip(2.0 * steepness, 9.0, 33.0)))
-    if event.adjacency == "replace_one":
-        values = _split_profile(nodes, epsilon, alone)
-    else:
-        values = deleted_profile(nodes, 1.0 / event.noise_multiplier, event.curvature)
-    return float(smoothed(np.array([epsilon]), nodes, values, event.side_mu)[0])
-
-
-def _split_profile(nodes: FloatArray, epsilon: float, event: ObjectivePerturbation) -> FloatArray:
-    """Bound the profile of replacing a record at `nodes`, with the split that is best at `epsilon`.
-
-    The addition's share of other epsilons differs from that at `epsilon` by half the difference,
-    as it would in the Gaussian mechanism.
-    """
-    mu = 1.0 / event.noise_multiplier
-    size = np.abs(nodes)  # below 0 a symmetric relation has 1 - e^-x + e^-x delta(x)
-    shares = 0.5 * (size - epsilon) + _best_share(epsilon, event)
-    added = gaussian_delta(np.maximum(shares, 0.0), mu)
-    shares = np.maximum(shares, 0.0)
-    deleted = deleted_profile(size - shares, mu, event.curvature)
-    values = np.minimum(added + np.exp(shares) * deleted, 1.0)
-    shrink = np.exp(np.minimum(nodes, 0.0))
-    return np.where(nodes < 0.0, 1.0 - shrink + shrink * values, values)
 
 
 @dataclass(frozen=True)
@@ -374,6 +353,8 @@ class ObjectivePerturbation(PrivacyEvent):
         GDP parameter, under the same adjacency, of what is released around the minimizer.
     n_classes : int
         2 for the logistic loss, more for softmax.
+    information_mu : float
+        How far one record can move a released information matrix, over its noise.
     """
 
     noise_multiplier: float
@@ -381,6 +362,7 @@ class ObjectivePerturbation(PrivacyEvent):
     adjacency: str
     side_mu: float = 0.0
     n_classes: int = 2
+    information_mu: float = 0.0
     kind: ClassVar[str] = "objective_perturbation"
 
     def __post_init__(self) -> None:
@@ -391,19 +373,39 @@ class ObjectivePerturbation(PrivacyEvent):
             adjacency=check_adjacency(self.adjacency),
             side_mu=check_nonnegative("side_mu", self.side_mu),
             n_classes=check_count("n_classes", self.n_classes, 2),
+            information_mu=check_nonnegative("information_mu", self.information_mu),
         )
 
     def delta_at(self, epsilon: float) -> float:
-        """Return a proved bound on delta, exact up to quadrature for the logistic worst case."""
+        """Return a proved bound on delta, about 1 % above the worst case of the logistic loss."""
         epsilon = check_nonnegative("epsilon", epsilon)
         if math.isinf(epsilon):
             return 0.0
         epsilon = min(epsilon, _LARGEST_EPSILON)
         if self.adjacency == "replace_one":
-            return min(_replaced_delta(epsilon, self), _side_by_side_delta(epsilon, self))
-        deleted = _deleted_delta(epsilon, self, self.side_mu)
-        deleted = min(deleted, _side_by_side_delta(epsilon, self))
-        return max(deleted, _added_delta(epsilon, self, self.side_mu))
+            return _replaced_delta(epsilon, self)
+        records = {self._record(), self._record(evenly=True)}
+        deleted = min(record.deleted(epsilon) for record in records)
+        return max(deleted, min(record.added(epsilon) for record in records))
+
+    def _record(self, *, alone: bool = False, evenly: bool = False) -> LogisticRecord | _Softmax:
+        """Return the profiles of one record, of two if one is replaced.
+
+        With `alone` the releases around the minimizer are left out; `evenly` lets every record
+        move the information matrix by as much as any. The middle of a replacement may have both
+        records in that matrix or, `evenly`, lie halfway between the neighbors, which are at most
+        sqrt(2) times as far apart as one record can move it.
+        """
+        mu, replaced = 1.0 / self.noise_multiplier, self.adjacency == "replace_one"
+        side_mu, information_mu = (0.0, 0.0) if alone else (self.side_mu, self.information_mu)
+        if replaced:
+            side_mu *= 0.5
+        if self.n_classes == 2 and not evenly:
+            return LogisticRecord(mu, self.curvature, side_mu, information_mu)
+        side_mu = math.hypot(side_mu, information_mu * (math.sqrt(0.5) if replaced else 1.0))
+        if self.n_classes == 2:
+            return LogisticRecord(mu, self.curvature, side_mu)
+        return _Softmax(mu, self.curvature, side_mu, self.n_classes)
 
     def epsilon_at(self, delta: float) -> float:
         """Return the least epsilon with ``delta_at(epsilon) <= delta``, to one part in 100,000.
@@ -443,40 +445,22 @@ class ObjectivePerturbation(PrivacyEvent):
         """Return a loss exceeded with negligible probability: 12 standard deviations up."""
         doubled = 2.0 if self.adjacency == "replace_one" else 1.0
         mu = math.hypot(doubled / self.noise_multiplier, self.side_mu)
+        mu = math.hypot(mu, math.sqrt(doubled) * self.information_mu)
         return doubled * self.curvature + 0.5 * mu * mu + 12.0 * mu
 
 
 @lru_cache(maxsize=64)
 def _node_profiles(event: ObjectivePerturbation) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return evenly spaced losses and the event's profiles of the two ordered pairs there."""
-    nodes = np.linspace(0.0, event._unlikely_loss(), _NODES)
-    if event.adjacency == "replace_one":
-        profile = _replaced_profile(nodes, event)
-        return nodes, profile, profile
-    deleted = np.array([_deleted_delta(float(node), event, event.side_mu) for node in nodes])
-    added = np.array([_added_delta(float(node), event, event.side_mu) for node in nodes])
-    if event.n_classes == 2 and event.side_mu > 0.0:
-        both = np.append(-nodes[:0:-1], nodes)
-        values = deleted_profile(both, 1.0 / event.noise_multiplier, event.curvature)
-        deleted = np.minimum(deleted, smoothed(nodes, both, values, event.side_mu))
-    return nodes, deleted, added
-
-
-def _replaced_profile(nodes: FloatArray, event: ObjectivePerturbation) -> FloatArray:
-    """Bound the profile of replacing a record at evenly spaced `nodes` from 0 up."""
-    half = 0.5 * event.side_mu
-    deleted = np.array([_deleted_delta(float(node), event, half) for node in nodes])
-    added = np.array([_added_delta(float(node), event, half) for node in nodes])
-    profile = _split_on_grid(nodes, added, deleted)
-    if event.n_classes == 2 and event.side_mu > 0.0:
-        mu = 1.0 / event.noise_multiplier
-        deleted = deleted_profile(nodes, mu, event.curvature)
-        values = _split_on_grid(nodes, gaussian_delta(nodes, mu), deleted)
-        back = -np.expm1(-nodes) + np.exp(-nodes) * values
-        both, values = np.append(-nodes[:0:-1], nodes), np.append(back[:0:-1], values)
-        profile = np.minimum(profile, smoothed(nodes, both, values, event.side_mu))
+    nodes = np.linspace(0.0, min(event._unlikely_loss(), _LARGEST_EPSILON), _NODES)
+    pairs = [record.profiles(nodes) for record in {event._record(), event._record(evenly=True)}]
+    if event.adjacency == "zero_out":
+        deleted, added = (np.min(each, axis=0) for each in zip(*pairs, strict=True))
+        return nodes, deleted, added
+    splits = [_split_on_grid(nodes, added, deleted) for deleted, added in pairs]
+    profile = np.minimum(np.min(splits, axis=0), 1.0)
     profile[0] = min(profile[0], event.delta_at(0.0))
-    return np.asarray(np.minimum(profile, 1.0))
+    return nodes, profile, profile
 
 
 def _split_on_grid(nodes: FloatArray, added: FloatArray, deleted: FloatArray) -> FloatArray:
@@ -494,6 +478,9 @@ def _split_on_grid(nodes: FloatArray, added: FloatArray, deleted: FloatArray) ->
 
 
 def _interpolate(nodes: FloatArray, values: FloatArray, epsilons: FloatArray) -> FloatArray:
-    """Return chords in e^epsilon between `nodes`, which lie above the convex profile."""
-    scale = np.expm1(np.minimum(nodes, 600.0))
-    return np.asarray(np.interp(np.expm1(np.minimum(epsilons, 600.0)), scale, values))
+    """Return chords in e^epsilon between `nodes`, which lie above the convex profile.
+
+    Beyond the last node its value holds.
+    """
+    scale = np.expm1(np.minimum(epsilons, nodes[-1]))
+    return np.asarray(np.interp(scale, np.expm1(nodes), values))
