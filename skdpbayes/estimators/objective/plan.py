@@ -493,11 +493,6 @@ def _shared_event(
     raise CalibrationError(f"{calibration} leaves no budget for releasing its minimizer")
 
 
-def _rounding_mu(event: privacy.ObjectivePerturbation) -> float:
-    """Return the GDP parameter of hiding the information's rounding, over all of its noise."""
-    return math.sqrt(ROUNDING_SHARE) * event.side_mu * HIDING_NOISE
-
-
 def _grid_offset(problem: Problem) -> float:
     """Bound by how much snapping neighbors' information to its grid moves it, over its noise."""
     size = problem.n_parameters * (problem.n_parameters + 1) // 2

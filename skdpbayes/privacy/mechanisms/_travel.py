@@ -87,9 +87,6 @@ class _Levels:
         # where the peak is y_P for certain: k (1 - s)(y_P - m) < mu, every factor at its largest
         most = np.maximum(left[:, :-1], left[:, 1:]) / self.m[1:] - 0.5 * self.m[1:]
         self.stays = (1.0 - self.s[1:]) * most < self.c
-        # and the largest Phi(m - y_P)
-        least = np.minimum(left[:, :-1], left[:, 1:]) / self.m[:-1] - 0.5 * self.m[:-1]
-        self.beyond = ndtr(-least)
 
     def best(self, epsilon: FloatArray) -> FloatArray:
         """Bound the integral over each cell of the largest f of every level, or 0.
