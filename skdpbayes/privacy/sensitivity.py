@@ -114,7 +114,7 @@ def moment_moves(
     >>> from skdpbayes.privacy.sensitivity import moment_moves
     >>> weights = {"of_x": 0.5, "of_y": 0.125**0.5, "of_xy": 1.0, "of_yy": 0.5}
     >>> [round(move, 6) for move in moment_moves(5, "replace_one", **weights)]
-    [11.941263, 2.298097]
+    [11.941262, 2.298097]
     """
     d = check_count("n_features", n_features)
     a, b, g, k = of_x, of_y, of_xy, of_yy

@@ -20,7 +20,7 @@ from skdpbayes import (
     private_preprocessor,
 )
 from skdpbayes.estimators.ridge import estimator as ridge
-from skdpbayes.estimators.ridge.plan import grid_moments, pack, unpack, weights
+from skdpbayes.estimators.ridge.plan import exact_moments, pack, unpack, weights
 from skdpbayes.fitting import bounds, records
 from skdpbayes.privacy.sensitivity import moment_moves
 from tests.estimators.test_replay import check_distances
@@ -57,27 +57,22 @@ def test_sums_are_exact_whatever_the_blocks_and_the_order(monkeypatch):
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_sums_equal_those_of_python_integers(fit_intercept):
+def test_sums_are_those_of_the_bounded_rows_cut_to_the_grid(fit_intercept):
+    """Against Python's integers; 0.9 takes 20 bits of 2^-20, and the target of 2^-20."""
     X, y = line(40)
     estimator = model(fit_intercept=fit_intercept, data_norm=0.9)
-    plan = estimator.plan(40, 3).plan
     rows = estimator._read(X, y)
-    exact = rows.total(grid_moments, plan)
+    found = exact_moments(rows, estimator.plan(40, 3).plan)
     block = rows.block()
-    unit = 2**plan.bits
-    total = np.zeros(exact.shape, dtype=object)
+    unit = 2**20
+    total = 0
     for x, target in zip(block.X, block.target, strict=True):
-        whole = [int(Fraction(float(v / 0.9)) * unit) for v in x]  # int() cuts toward zero
-        z = [unit] * fit_intercept + whole + [int(Fraction(float(target)) * unit)]
-        total += np.array([[a * b for b in z] for a in z], dtype=object)
-    assert np.all(exact == total)
-
-
-@pytest.mark.parametrize("n", [1, 10**6, 10**9, 10**12])
-def test_sums_of_as_many_records_fit_into_64_bits(n):
-    plan = model(delta=1e-15).plan(n, 3).plan
-    assert n * 4**plan.bits <= 2**62
-    assert plan.bits >= 10
+        whole = [int(Fraction(float(v)) * unit) for v in (*x, target)]  # int() cuts toward zero
+        z = [unit] * fit_intercept + whole
+        total = total + np.array([[a * b for b in z] for a in z], dtype=object)
+    norms = np.array([1.0] * fit_intercept + [0.9] * 3 + [1.0])
+    expected = (total / unit**2).astype(float) / np.outer(norms, norms)
+    np.testing.assert_allclose(found, expected, rtol=1e-15)
 
 
 def test_packing_is_inverted_and_keeps_lengths():
@@ -95,7 +90,7 @@ def test_packing_is_inverted_and_keeps_lengths():
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
 @pytest.mark.parametrize("data_norm", [1.0, 0.3, 7.7])
 def test_records_on_the_grid_stay_within_the_sensitivity(adjacency, data_norm):
-    """Rows at the bound, whose norm rounding may exceed: in whole numbers none is longer."""
+    """Rows at the bound, and targets at and beyond the ends of theirs."""
     rng = np.random.default_rng(0)
     estimator = model(adjacency=adjacency, data_norm=data_norm)
     plan = estimator.plan(1, 2).plan
@@ -105,9 +100,9 @@ def test_records_on_the_grid_stay_within_the_sensitivity(adjacency, data_norm):
     targets = rng.choice([10.0, 30.0, 1e9, -1e9, 20.0], 300)
     moved = []
     for row, target in zip(rows, targets, strict=True):
-        table = estimator._read(row[None], [target]).total(grid_moments, plan)
-        assert int(table[1, 1]) + int(table[2, 2]) <= 4**plan.bits
-        moved.append(pack(table * 4.0**-plan.bits, weight))
+        moments = exact_moments(estimator._read(row[None], [target]), plan)
+        assert moments[1, 1] + moments[2, 2] <= 1.0 + 1e-14
+        moved.append(pack(moments, weight))
     moved = np.array(moved)
     others = moved if adjacency == "replace_one" else np.zeros((1, moved.shape[1]))
     gaps = moved[:, None] - others[None]
@@ -116,7 +111,7 @@ def test_records_on_the_grid_stay_within_the_sensitivity(adjacency, data_norm):
     assert np.linalg.norm(gaps, axis=2).max() >= 0.98 * l2
     assert np.abs(gaps).sum(axis=2).max() <= l1 * (1 + 1e-12)
     # and the noise is that of the claim
-    assert plan.noise.scale >= l2 / plan.event.mu
+    assert plan.noise.scale > l2 / plan.event.mu
     assert plan.noise.scale <= l2 / plan.event.mu * (1 + 1e-6)
 
 
@@ -347,6 +342,18 @@ def test_a_constant_column_and_a_single_record_are_no_trouble():
         assert np.all(np.isfinite(fitted.predict(X, return_std=True)))
         alone = model(**params).fit(X[:1], y[:1])
         assert np.all(np.isfinite(alone.predict(X, return_std=True)))
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e6])
+def test_without_privacy_bounds_far_from_the_targets_are_no_trouble(scale):
+    X, y = line(300)
+    params = {"epsilon": np.inf, "target_bounds": (-scale, scale)}
+    fitted = model(**params).fit(X, y)
+    alpha = fitted.noise_variance_ / scale**2
+    np.testing.assert_allclose(fitted.coef_, Ridge(alpha).fit(X, y).coef_, rtol=1e-7)
+    assert 0.8 < fitted.noise_variance_ < 1.2 or scale < 1.0  # there the prior has one slope: 0
+    same = model(**params).fit(X, np.full(300, 20.0))
+    np.testing.assert_allclose(same.predict(X), 20.0)
 
 
 @pytest.mark.parametrize(

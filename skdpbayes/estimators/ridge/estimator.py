@@ -10,7 +10,7 @@ from skdpbayes._validation import check_choice, check_flag, check_scale
 from skdpbayes.estimators._regressor import PrivateRegressor
 from skdpbayes.estimators.ridge.plan import (
     RidgePlan,
-    grid_moments,
+    exact_moments,
     pack,
     plan_release,
     unpack,
@@ -194,7 +194,7 @@ class PrivateBayesianRidge(PrivateRegressor):
             sums, regression = moments.sums(), OrdinaryRegression(moments, prior_scale)
         else:
             weight = weights(plan.n_features, plan.fit_intercept)
-            exact = rows.total(grid_moments, plan) * 4.0**-plan.bits
+            exact = exact_moments(rows, plan)
             noisy = release.floats(generator, pack(exact, weight), plan.noise)
             sums = unpack(noisy, weight, plan.n)
             moments = CenteredMoments.from_sums(sums, plan.n, plan.fit_intercept)

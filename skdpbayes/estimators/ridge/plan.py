@@ -1,11 +1,8 @@
 r"""One release of second moments: its grid, its weights and its noise, from public numbers.
 
-Rows are divided by ``data_norm`` and targets mapped to [-1, 1]; both are cut (toward zero) to
-multiples of :math:`2^{-b}`. So :math:`z = (1, x, y)` are whole numbers times that, sums of
-:math:`z z^\top` are exact whatever the blocks, and cutting lengthens nothing: a bounded row in
-whole numbers has :math:`|x|^2 \le 4^b`. (A row whose computed norm is within ``data_norm`` may be
-longer by a share of :math:`(d+8)2^{-52}`, and the division adds :math:`2^{-53}`; with at most
-`LARGEST_WIDTH` columns and 20 bits its squared length is below :math:`4^b + 1`, and it is whole.)
+Rows and targets are cut toward zero to a public grid, so that their sums are exact whatever the
+blocks (:mod:`skdpbayes.models.exact_sums`), and cutting lengthens nothing. The sums are then taken
+in units of ``data_norm`` and of the target's half range.
 """
 
 from __future__ import annotations
@@ -15,22 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from skdpbayes import randomness
-from skdpbayes.fitting.records import Block, Public
+from skdpbayes import models, randomness
+from skdpbayes.fitting.records import Public, Records
 from skdpbayes.privacy.budget import NO_NOISE, Budget, Noise
 from skdpbayes.privacy.calibration import gaussian_noise_multiplier
 from skdpbayes.privacy.events import GaussianDP, NoPrivacy, PrivacyEvent, PureDP
 from skdpbayes.privacy.sensitivity import moment_moves
 
-__all__ = ["RidgePlan", "grid_moments", "pack", "plan_release", "unpack", "weights"]
+__all__ = ["RidgePlan", "exact_moments", "pack", "plan_release", "unpack", "weights"]
 
 # Weights of the blocks of moments. That of products with the target is the best for slopes of
 # length 1 when records are replaced; that of the target's sum is then free (see `moment_moves`).
 OF_X, OF_XY, OF_YY = 0.5, 1.0, 0.5
 OF_Y = OF_X * OF_XY / math.sqrt(2.0)
-MOST_BITS = 20
 LARGEST_WIDTH = 1000
 
 
@@ -42,7 +37,6 @@ class RidgePlan:
     n_features: int
     fit_intercept: bool
     data_norm: float
-    bits: int
     noise: Noise
     event: PrivacyEvent
     conditions: tuple[str, ...] = ()
@@ -64,8 +58,7 @@ def plan_release(
 ) -> RidgePlan:
     """Calibrate the noise of one joint release of all moments."""
     n, d = public.n, public.n_features
-    bits = min(MOST_BITS, (62 - math.ceil(math.log2(n))) // 2)
-    shape = (n, d, fit_intercept, data_norm, bits)
+    shape = (n, d, fit_intercept, data_norm)
     if not budget.private:
         return RidgePlan(*shape, NO_NOISE, NoPrivacy())
     if d > LARGEST_WIDTH:
@@ -82,15 +75,17 @@ def plan_release(
         of_yy=OF_YY,
     )
     size = int(np.count_nonzero(np.triu(weights(d, fit_intercept))))
-    # Exact sums, of weighted length at most 2 n, become doubles and are multiplied by weights that
-    # are doubles: three roundings of 2^-53, on both of two neighbors.
-    rounding = n * 2.0**-49
+    # A row whose computed length is within data_norm may be longer by a share of (d + 8) 2^-52.
+    longer = 1.0 + (d + 8.0) * 2.0**-50
+    # Exact sums, of weighted length at most 2 n, become doubles, are divided by norms and
+    # multiplied by weights: at most six roundings of 2^-53, on both of two neighbors.
+    rounding = n * 2.0**-48
     if budget.delta == 0.0:
-        l1 += math.sqrt(size) * rounding
-        scale = randomness.release_scale(1.0 / budget.epsilon, l1, size, order=1)
+        moved = l1 * longer + math.sqrt(size) * rounding
+        scale = randomness.release_scale(1.0 / budget.epsilon, moved, size, order=1)
         return RidgePlan(*shape, budget.noise("laplace", scale), PureDP(budget.epsilon))
     multiplier = gaussian_noise_multiplier(budget.epsilon, budget.delta)
-    scale = randomness.release_scale(multiplier, l2 + rounding, size)
+    scale = randomness.release_scale(multiplier, l2 * longer + rounding, size)
     return RidgePlan(*shape, budget.noise("gaussian", scale), GaussianDP(1.0 / multiplier))
 
 
@@ -126,27 +121,13 @@ def unpack(packed: np.ndarray, weight: np.ndarray, n: int) -> np.ndarray:
     return moments
 
 
-def grid_moments(block: Block, plan: RidgePlan) -> np.ndarray:
-    """Sum z z' over a block, in whole numbers of 4^-bits.
-
-    Products of whole numbers of at most 2^bits add up exactly in doubles below 2^53, in any order.
-    """
-    assert block.target is not None
-    unit = 2.0**plan.bits
-    size = 1 << (53 - 2 * plan.bits)
-    width = plan.n_features + 1 + plan.fit_intercept
-    total = np.zeros((width, width), dtype=np.int64)
-    for start in range(0, block.X.shape[0], size):
-        rows = slice(start, start + size)
-        X, target = block.X[rows], np.trunc(block.target[rows] * unit)[:, None]
-        constant = np.full((X.shape[0], int(plan.fit_intercept)), unit)
-        if sparse.issparse(X):
-            X = (X.tocsr() / plan.data_norm * unit).trunc()
-            table = sparse.hstack([sparse.csr_matrix(constant), X, target], format="csr")
-            product = (table.T @ table).toarray()
-        else:
-            X = np.trunc(X / plan.data_norm * unit)
-            table = np.hstack([constant, X, target])
-            product = table.T @ table
-        total += product.astype(np.int64)
-    return total
+def exact_moments(rows: Records, plan: RidgePlan) -> np.ndarray:
+    """Sum z z', z = (1, x, y) or (x, y), over bounded rows and targets in [-1, 1]."""
+    grid = models.Grid(plan.n, plan.data_norm)
+    total = rows.total(models.moments, grid, 1.0)
+    first, second = models.read_moments(total, grid, 1.0)
+    norms = np.append(np.full(plan.n_features, plan.data_norm), 1.0)
+    second = second / np.outer(norms, norms)
+    if not plan.fit_intercept:
+        return second
+    return np.block([[np.array([[plan.n]]), first / norms], [(first / norms)[:, None], second]])

@@ -177,7 +177,9 @@ class OrdinaryRegression:
         def objective(log_variance: float) -> float:
             return -float(self._log_density(np.array(log_variance), values, cross))
 
-        coarse = np.linspace(-60.0, 60.0, 481)
+        total = self.moments.target_square / self.moments.n
+        top = math.log(total) if total > 0.0 else LOG_VARIANCE_MEAN
+        coarse = top + np.linspace(-60.0, 60.0, 481)  # the first ends a fit without residuals
         best = coarse[np.argmax(self._log_density(coarse, values, cross))]
         found = minimize_scalar(objective, bounds=(best - 0.5, best + 0.5), method="bounded")
         width = 10.0 / math.sqrt(0.5 * self.moments.n + LOG_VARIANCE_DEVIATION**-2)
