@@ -76,7 +76,7 @@ class EventLogDemo(Demo):
 class RegressionDemo(Demo):
     """A number to predict; the score is the share of its variance that is explained."""
 
-    what: str = "census: explained variance of earnings"
+    what: str = "earnings: R squared"
 
     def guess(self, y: Any) -> float:
         """Score of always saying the mean."""
@@ -131,7 +131,7 @@ DEMOS: list[Demo] = [
         event_log,
         {"categories": (6, 4), "n_times": EVENT_TIMES, "sequence_labels": range(EVENT_SEQUENCES)},
         matched_states,
-        "event log: share of states found",
+        "event log: states found",
     ),
 ]
 
@@ -197,9 +197,9 @@ def format_table(rows: list[Row]) -> str:
     """Lay the rows out as one table, a line per estimator and a column per epsilon."""
     groups = by_estimator(rows)
     cells = "".join(f"{row.epsilon:>6g}" for row in next(iter(groups.values())))
-    wide = max(len(cells), len("accuracy at epsilon"))
+    wide = max(len(cells), len("score at epsilon"))
     head = f"  {'estimator':26s}{'delta':10s}{cells:>{wide}s}{'no privacy':>11s}{'s/fit':>7s}"
-    lines = [f"{'':38s}{'accuracy at epsilon':>{wide}s}", head, "-" * len(head)]
+    lines = [f"{'':38s}{'score at epsilon':>{wide}s}", head, "-" * len(head)]
     for letter, (name, mine) in zip(LETTERS, groups.items(), strict=False):
         claim = mine[0].claim
         delta = (f"{claim.delta:g}" if claim.delta else "0 (pure)") + "*" * bool(claim.conditions)
