@@ -31,6 +31,7 @@ from skdpbayes._validation import (
 )
 from skdpbayes.exceptions import PrivacyWarning
 from skdpbayes.fitting.records import Public, Records
+from skdpbayes.fitting.storage import to_json
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
 
@@ -233,6 +234,24 @@ class PrivateEstimator(BaseEstimator):
         level = check_real("level", level, low=0.0, high=1.0, closed="neither")
         check_is_fitted(self)
         return self._posterior.interval(level)
+
+    def to_json(self, path: Any = None) -> str:
+        """Write the released model as JSON, a file that is no program; it costs no privacy.
+
+        The claim and the versions are written with it, the seed and the ledger are not. See
+        :func:`skdpbayes.to_json`, which also writes pipelines, and :func:`skdpbayes.load_json`.
+
+        Parameters
+        ----------
+        path : str, path or None, default=None
+            The file to write; None only returns the text.
+
+        Returns
+        -------
+        str
+            The text of the file.
+        """
+        return to_json(self, path)
 
     def _progress(self, steps: Iterable[T], *, total: int, label: str) -> Iterable[T]:
         """Wrap ``steps`` in a progress bar if ``progress`` asks for one."""
