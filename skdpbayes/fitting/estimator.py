@@ -30,6 +30,7 @@ from skdpbayes._validation import (
     is_fitted,
 )
 from skdpbayes.exceptions import PrivacyWarning
+from skdpbayes.fitting.frames import unscaled_columns
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.fitting.storage import to_json
 from skdpbayes.privacy.budget import Budget
@@ -146,6 +147,8 @@ class PrivateEstimator(BaseEstimator):
         with _sized(rows.public):
             budget = self._budget(rows.public)
             plan = self._plan(rows.public, budget)  # 3 calibrate, from public numbers
+        if budget.private:
+            self._warn_of_units(table[0])
         generator = randomness.make_generator(self.random_state)
         claim = budget.reserve(plan, type(self).__name__)  # 4 reserve
         with spent(budget.ledger):
@@ -171,6 +174,21 @@ class PrivateEstimator(BaseEstimator):
         return make_budget(
             self.epsilon, self.delta, self.adjacency, self.ledger, self.random_state, public.n
         )
+
+    def _warn_of_units(self, X: Any) -> None:
+        """Say that rows in their own units are cut where nobody has said how long they are."""
+        columns = unscaled_columns(X) if getattr(self, "data_norm", None) == 1.0 else []
+        if columns:
+            shown = ", ".join(columns[:5]) + (", ..." if len(columns) > 5 else "")
+            warnings.warn(
+                f"{len(columns)} columns hold integers or objects ({shown}), and data_norm=1 "
+                "scales every row down to length 1: of ages and amounts nothing but their ratio "
+                "remains. Put private_preprocessor(bounds=...) or BoundsScaler(bounds, norm=1) "
+                "before this estimator, or set data_norm to the public length of a row. Indicators "
+                "stored as bool or uint8 need neither.",
+                PrivacyWarning,
+                stacklevel=4,
+            )
 
     def _keep(self, public: Public, plan: Any, claim: PrivacyGuarantee, posterior: Any) -> Self:
         """Replace what an earlier fit left by what this one released: all of it, or none."""
