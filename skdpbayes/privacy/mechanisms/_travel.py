@@ -5,8 +5,8 @@ other terms at the minimizer, along the record and over :math:`\sigma`. (Across 
 one law with and without it; all is said for each of its values.) Without the record
 :math:`y\sim N(0,1)`; with it :math:`y-\mu s\sim N(0,1)`, where :math:`s` is the record's residual.
 The other records only decide how fast the logit :math:`v=\log((1-s)/s)` rises along :math:`y`: at a
-slope between 0 and :math:`k/\mu`. With :math:`x=s(1-s)` and a *bonus* :math:`a\ge0`, which is what the noise of a
-released information matrix contributes, every such *path* has
+slope between 0 and :math:`k/\mu`. With :math:`x=s(1-s)` and a *bonus* :math:`a\ge0`, which is what
+the noise of a released information matrix contributes, every such *path* has
 
 .. math:: \delta(\varepsilon) = \int \left(e^{4xa}\varphi(y-\mu s)(1+x\mu v') -
           e^\varepsilon\varphi(y)\right)_+ dy .
