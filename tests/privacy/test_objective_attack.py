@@ -16,6 +16,7 @@ from scipy.special import expit, ndtr, softmax
 from skdpbayes.estimators.objective import plan as planning
 from skdpbayes.privacy import ObjectivePerturbation
 from skdpbayes.privacy.mechanisms import _travel
+from skdpbayes.randomness import release_grid
 
 
 def _hockey_stick(epsilons, distances):
@@ -267,18 +268,18 @@ def test_a_profile_claims_nothing_beyond_its_last_node(adjacency):
     assert np.all(event._profile(epsilons) > 0.999)
 
 
-@pytest.mark.parametrize("curvature", [0.01, 0.19])
-def test_snapping_the_information_to_its_grid_is_always_hidden(curvature):
-    problem = planning.Problem(10_000, 300, 2, 1.0, 0.05, 1e-6, "zero_out")
+@pytest.mark.parametrize(("epsilon", "curvature"), [(0.05, 0.19), (1.0, 0.1)])
+def test_snapping_the_information_to_its_grid_is_always_hidden(epsilon, curvature):
+    problem = planning.Problem(10_000, 300, 2, 1.0, epsilon, 1e-6, "zero_out")
     plan = planning.make_plan(
         problem, C=curvature, mechanism="objective", calibration="tight", inference_budget=0.1
     )
     event = plan.event
-    # what is set aside for it, whether a part of the noise or of the price
-    room = math.sqrt(planning.ROUNDING_SHARE) * event.side_mu * planning.HIDING_NOISE
-    if event.information_mu == 0.0:
-        total = planning.OUTPUT_SHARE + 0.1
-        room = event.side_mu * math.sqrt(0.1 / total)
-        room -= problem.single_information / plan.information_scale
-    assert planning._grid_offset(problem) <= room
-    assert event.delta_at(0.05) <= 1e-6
+    steps = release_grid(plan.information_scale) * math.sqrt(300 * 301 / 2) / plan.information_scale
+    if event.information_mu > 0.0:  # a part of the noise is set aside, and a part of the price
+        room = math.sqrt(planning.ROUNDING_SHARE) * event.side_mu * planning.HIDING_NOISE
+        assert 2.0 * steps + problem.information_rounding / plan.information_scale <= room
+    else:
+        room = event.side_mu * math.sqrt(0.1 / (planning.OUTPUT_SHARE + 0.1))
+        assert steps + problem.information_norm / plan.information_scale <= room * (1.0 + 1e-12)
+    assert event.delta_at(epsilon) <= 1e-6
