@@ -104,6 +104,7 @@ def test_no_data_beat_the_profile_of_a_deletion(epsilon, mu, curvature, reached)
         (1.5, 0.4, 0.13, 0.04, 0.99, False),  # the information is free
         (0.6, 0.3, 0.6, 0.09, 0.9, False),
         (1.0, 0.5, 2.0, 0.25, 0.5, True),
+        (1.62, 0.43, 9.3, 0.37, 0.3, True),  # both, far below the threshold
         (1.0, 0.3, 0.5, 0.3, 0.1, True),  # a record that moves both most is charged, none can
     ],
 )
@@ -191,7 +192,7 @@ def test_no_data_beat_the_profile_of_a_replacement(epsilon, mu, curvature, infor
 # --------------------------------------------------------------------------------- three classes
 
 
-def _softmax_deleted(epsilon, mu, curvature, pull, nodes=161):
+def _softmax_deleted(epsilon, mu, curvature, pull, nodes=101):
     """Delta of deleting a record of three classes, one feature: the plane where logits add to 0."""
     sigma, penalty = math.sqrt(2.0) / mu, 1.0 / curvature
     plane = np.linalg.qr(np.array([[1.0, 0.0], [-0.5, 1.0], [-0.5, -1.0]]))[0]
@@ -211,15 +212,13 @@ def _softmax_deleted(epsilon, mu, curvature, pull, nodes=161):
     return max(deleted.sum(), added.sum()) * (axis[1] - axis[0]) ** 2
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "mu", "curvature"), [(1.0, 0.4, 0.2), (2.0, 0.8, 1.0), (1.0, 0.5, 0.05)]
-)
+@pytest.mark.parametrize(("epsilon", "mu", "curvature"), [(1.0, 0.4, 0.2), (2.0, 0.8, 1.0)])
 def test_no_data_beat_the_softmax_profile(epsilon, mu, curvature):
     claim = ObjectivePerturbation(1.0 / mu, curvature, "zero_out", n_classes=3).delta_at(epsilon)
     angles = np.linspace(0.0, 2.0 * math.pi, 12, endpoint=False)
     starts = [
         (length * math.cos(angle), length * math.sin(angle))
-        for length in (1.0, 4.0, 200.0)
+        for length in (2.0, 200.0)
         for angle in angles
     ]
     truth = _worst(lambda pull: _softmax_deleted(epsilon, mu, curvature, pull), starts, 30)
