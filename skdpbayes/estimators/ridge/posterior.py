@@ -28,8 +28,15 @@ from skdpbayes.estimators._regressor import TargetScale
 from skdpbayes.estimators.ridge.plan import OF_X, OF_XY, OF_Y, OF_YY, RidgePlan
 from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.records import Records
+from skdpbayes.privacy.budget import Noise
 
-__all__ = ["CenteredMoments", "NoisyRegression", "OrdinaryRegression", "RidgePosterior"]
+__all__ = [
+    "CenteredMoments",
+    "NoisyRegression",
+    "OrdinaryRegression",
+    "RidgePosterior",
+    "learned_from",
+]
 
 N_DRAWS = 1000
 WARM_UP, THINNING = 1000, 5
@@ -310,11 +317,28 @@ class NoisyRegression:
         )
 
 
+def learned_from(
+    sums: np.ndarray,
+    noises: tuple[Noise, ...],
+    n: int,
+    intercept: bool,
+    posterior: str,
+    prior_scale: float,
+) -> Regression:
+    """Return the posterior given noisy sums of z z'; the noises of merged releases add up."""
+    moments = CenteredMoments.from_sums(sums, n, intercept)
+    if posterior == "naive":
+        return OrdinaryRegression(moments.possible(), prior_scale)
+    deviation = math.hypot(*(noise.deviation for noise in noises))
+    return NoisyRegression(moments, deviation, prior_scale)
+
+
 @dataclass(frozen=True, eq=False)
 class RidgePosterior:
     """Draws of the parameters in the user's units, and the moments that they were made from."""
 
     sums: np.ndarray
+    noises: tuple[Noise, ...]
     regression: Regression
     bound: Bound
     target: TargetScale
@@ -326,6 +350,7 @@ class RidgePosterior:
     def learned(
         cls,
         sums: np.ndarray,
+        noises: tuple[Noise, ...],
         regression: Regression,
         bound: Bound,
         target: TargetScale,
@@ -336,7 +361,7 @@ class RidgePosterior:
         drawn = regression.draw(N_DRAWS, generator)
         center = regression.center(drawn).in_units(target, data_norm)
         drawn = drawn.in_units(target, data_norm)
-        return cls(sums, regression, bound, target, data_norm, drawn, center)
+        return cls(sums, noises, regression, bound, target, data_norm, drawn, center)
 
     @property
     def numbers_per_row(self) -> int:
@@ -350,6 +375,7 @@ class RidgePosterior:
             "intercept_": self.center.intercept,
             "noise_variance_": self.center.noise_variance,
             "moments_": self.sums,
+            "noise_": self.noises,
         }
 
     def draws(self, n_samples: int | None, random_state: Any) -> dict[str, np.ndarray]:
