@@ -210,6 +210,9 @@ def test_much_noise_leaves_the_prior_and_little_noise_the_ordinary_posterior():
     hidden = model(epsilon=0.001).fit(X, y).sample_posterior(4000, random_state=1)["coef"]
     assert np.all(np.abs(hidden.mean(axis=0)) < 3.0)  # the prior: deviation 10 half-ranges
     np.testing.assert_allclose(hidden.std(axis=0), 10.0, rtol=0.15)
+    mean, deviation = model(epsilon=0.001).fit(X, y).predict(np.zeros((1, 3)), return_std=True)
+    assert 10.0 < mean[0] < 30.0  # the bounds of the target
+    assert deviation[0] < 20.0
     near, plain = model(epsilon=1e6).fit(X, y), model(epsilon=np.inf).fit(X, y)
     np.testing.assert_allclose(near.coef_, plain.coef_, atol=0.2)
     aware, ordinary = (

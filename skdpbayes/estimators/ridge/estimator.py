@@ -48,9 +48,10 @@ class PrivateBayesianRidge(PrivateRegressor):
     needs the data only through the sums of :math:`x`, :math:`x x^\top`, :math:`y`, :math:`x y` and
     :math:`y^2`. Noise is added to all of them at once; everything else is computed from the noisy
     sums. By default the noise is part of the model: intervals, draws and predictive deviations
-    allow for it, and where it drowns the data they fall back to the prior. The intercept has a flat
-    prior, and the error variance a wide one (a standard deviation of 0.22 half-ranges of the
-    target; 90 % between 0.065 and 0.77).
+    allow for it, and where it drowns the data they fall back to the prior. The prior of the error
+    variance is wide (a standard deviation of 0.22 half-ranges of the target; 90 % between 0.065 and
+    0.77), and so is that of the value at the mean of the rows (0.5 half-ranges around the middle of
+    the target's bounds; flat without privacy).
 
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private, pure for ``delta=0``,
     for the exchange of one record, row and target, against another one
