@@ -55,12 +55,12 @@ def noisy_regression_log_density(
         The same, positive: for the variance of *v* from the errors of the model.
     cross, mean : ndarrays of shape (d,)
         Noisy sums of products with the target, and the mean of the rows, in the eigenvectors.
-    numbers : ndarray of shape (12,)
+    numbers : ndarray of shape (13,)
         n; the target's mean and sum of squares around it; the variance of the noise; the variances
         of unit noise on the sums of rows, target, products with the target and squared target; the
         share of the noise that is left in the sums of squares and products; the prior variance of
         the coefficients; mean and standard deviation of the prior of the logarithm of the error
-        variance. The prior of the intercept is flat.
+        variance; prior standard deviation of the value at the mean of the rows.
     intercept : bool
         Whether there is one.
     """
@@ -77,6 +77,7 @@ def noisy_regression_log_density(
     alpha = state[0] - along if intercept else 0.0
     log_prior = -0.5 * length / numbers[9]
     log_prior -= 0.5 * ((state[d + 1] - numbers[10]) / numbers[11]) ** 2
+    log_prior -= 0.5 * (state[0] / numbers[12]) ** 2
     u = n * (target_mean - state[0]) if intercept else 0.0
     w = target_square + explained - n * variance + (u * u / n if intercept else 0.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -172,7 +173,7 @@ def test_the_noise_has_the_scale_that_was_planned(delta):
     weight = weights(3, True)
     fits = [model(delta=delta, posterior="naive", random_state=s).fit(X, y) for s in range(60)]
     noise = np.array([pack(fitted.moments_ - exact, weight) for fitted in fits])
-    deviation = fits[0].noise_.deviation
+    deviation = fits[0].noise_[0].deviation
     # 60 fits of 14 entries: the standard error is 2.5 % (Gaussian), 3.9 % (Laplace)
     assert 0.83 < noise.std() / deviation < 1.17
     assert np.all(noise.std(axis=0) / deviation < 1.6)
@@ -209,6 +210,9 @@ def test_much_noise_leaves_the_prior_and_little_noise_the_ordinary_posterior():
     hidden = model(epsilon=0.001).fit(X, y).sample_posterior(4000, random_state=1)["coef"]
     assert np.all(np.abs(hidden.mean(axis=0)) < 3.0)  # the prior: deviation 10 half-ranges
     np.testing.assert_allclose(hidden.std(axis=0), 10.0, rtol=0.15)
+    mean, deviation = model(epsilon=0.001).fit(X, y).predict(np.zeros((1, 3)), return_std=True)
+    assert 10.0 < mean[0] < 30.0  # the bounds of the target
+    assert deviation[0] < 20.0
     near, plain = model(epsilon=1e6).fit(X, y), model(epsilon=np.inf).fit(X, y)
     np.testing.assert_allclose(near.coef_, plain.coef_, atol=0.2)
     aware, ordinary = (
@@ -406,8 +410,67 @@ def test_a_plan_tells_the_claim_and_the_noise_of_the_fit():
     assert planned.numbers["noise_"] == fitted.noise_
     assert planned.privacy == fitted.privacy_
     assert "noise" in str(planned)
-    assert fitted.noise_.scale == pytest.approx(2.2980970389 * 3.73063163, rel=1e-6)
+    assert fitted.noise_[0].scale == pytest.approx(2.2980970389 * 3.73063163, rel=1e-6)
     pure = model(delta=0.0).fit(X, y)
-    assert pure.noise_.law == "laplace"
+    assert pure.noise_[0].law == "laplace"
     assert pure.privacy_.delta == 0.0
     assert pure.privacy_.conditions == ()
+
+
+# shards
+
+
+@pytest.mark.parametrize("posterior", ["noise_aware", "naive"])
+def test_merged_shards_are_the_sum_of_their_releases(posterior):
+    X, y = line(3000)
+    parts = [
+        model(random_state=seed, posterior=posterior).fit(X[rows], y[rows])
+        for seed, rows in enumerate((slice(0, 1000), slice(1000, 3000)))
+    ]
+    merged = parts[0].merge(parts[1])
+    np.testing.assert_allclose(merged.moments_, parts[0].moments_ + parts[1].moments_, rtol=1e-12)
+    assert merged.moments_[0, 0] == 3000
+    assert merged.noise_ == parts[0].noise_ + parts[1].noise_
+    assert (merged.privacy_.epsilon, merged.privacy_.delta) == (1.0, 1e-5)
+    assert "disjoint" not in parts[0].privacy_.conditions
+    assert any("more than one" in text for text in merged.privacy_.conditions)
+    three = merged.merge(model(random_state=7, posterior=posterior).fit(X[:500], y[:500]))
+    assert len(three.noise_) == 3
+    np.testing.assert_array_equal(parts[0].merge(parts[1]).coef_, merged.coef_)
+
+
+def test_merged_noise_is_known():
+    """Many shards have a much wider posterior than one release of all their records."""
+    X, y = line(3000)
+    parts = [model(random_state=s).fit(X[s::10], y[s::10]) for s in range(10)]
+    merged, whole = parts[0].merge(*parts[1:]), model(random_state=99).fit(X, y)
+    spread = [fitted.interval()["coef"] @ [-1.0, 1.0] for fitted in (merged, whole)]
+    assert 2.0 < np.mean(spread[0]) / np.mean(spread[1]) < 4.0  # sqrt(10), less where noise drowns
+    truth = np.linspace(8.0, -4.0, 3)
+    low, high = merged.interval(0.999)["coef"].T
+    assert np.all((low < truth) & (truth < high))
+
+
+def test_models_that_do_not_belong_together_are_not_merged():
+    X, y = line(300)
+    first = model(random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="random_state must differ"):
+        first.merge(model(random_state=0).fit(X, y))
+    with pytest.raises(ValueError, match="random_state must differ"):
+        first.merge(first)
+    stored = pickle.loads(pickle.dumps(first))
+    with pytest.raises(ValueError, match="lost its seed"):
+        stored.merge(model(random_state=1).fit(X, y))
+    assert len(stored.merge(model(random_state=None).fit(X, y)).noise_) == 2
+    for params in (
+        {"target_bounds": (0, 30)},
+        {"data_norm": 2.0},
+        {"fit_intercept": False},
+        {"adjacency": "zero_out"},
+    ):
+        with pytest.raises(ValueError, match="merge needs models"):
+            first.merge(model(random_state=1, **params).fit(X, y))
+    with pytest.raises(ValueError, match="epsilon=inf"):
+        first.merge(model(random_state=1, epsilon=np.inf).fit(X, y))
+    with pytest.raises(TypeError, match="PrivateBayesianRidge"):
+        first.merge(Ridge().fit(X, y))

@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 from skdpbayes.samplers import noisy_regression_log_density, sample_noisy_regression
 
 A, B, G, K = 0.5, np.sqrt(0.125), 1.0, 0.5  # weights of the sums of x, y, xy and yy
-LEFT, TAU, PRIOR, LOG_MEAN, LOG_SD = 0.7, 6.0, 0.8, -2.0, 1.2
+LEFT, TAU, PRIOR, LOG_MEAN, LOG_SD, MIDDLE_SD = 0.7, 6.0, 0.8, -2.0, 1.2, 0.9
 
 
 def noise_covariance(alpha, beta, intercept=True, left=1.0):
@@ -64,7 +64,7 @@ def problem(d, intercept, seed=0, n=500, tau=TAU):
     tables = (values, np.maximum(values, 5.0), vectors.T @ cross, vectors.T @ mean)
     noises = [1 / A**2, 1 / B**2] if intercept else [0.0, 0.0]
     of_noise = [tau**2, *noises, 1 / G**2, 1 / K**2, LEFT]
-    priors = [PRIOR**2, LOG_MEAN, LOG_SD]
+    priors = [PRIOR**2, LOG_MEAN, LOG_SD, MIDDLE_SD]
     numbers = np.array([n, target_mean, target_square, *of_noise, *priors])
     return tables, numbers, vectors
 
@@ -102,7 +102,7 @@ def test_log_density_is_the_normal_density_of_the_residuals(d, intercept):
         first = 0 if intercept else 1
         value = multivariate_normal(np.zeros(d + 2 - first), S[first:, first:]).logpdf(q[first:])
         prior = -0.5 * beta @ beta / PRIOR**2 - 0.5 * ((state[-1] - LOG_MEAN) / LOG_SD) ** 2
-        return value + prior
+        return value + prior - 0.5 * (state[0] / MIDDLE_SD) ** 2
 
     states = np.column_stack(
         [rng.normal(size=8) if intercept else np.zeros(8), rng.normal(size=(8, d + 1))]

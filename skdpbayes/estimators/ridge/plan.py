@@ -50,7 +50,7 @@ class RidgePlan:
 
     def numbers(self) -> dict[str, Any]:
         """Public fitted attributes."""
-        return {"noise_": self.noise}
+        return {"noise_": (self.noise,)}
 
 
 def plan_release(

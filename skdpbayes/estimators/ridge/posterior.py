@@ -4,18 +4,19 @@ With :math:`x` and :math:`y` in public units the model is
 
 .. math::
     y_i \sim N(\alpha + x_i^\top\beta, s^2), \quad \beta \sim N(0, \sigma^2 I), \quad
-    \log s^2 \sim N(\log 0.05, 1.5^2), \quad \alpha \text{ flat}.
+    \log s^2 \sim N(\log 0.05, 1.5^2), \quad \alpha + \bar x^\top\beta \sim N(0, 0.5^2).
 
-Given exact moments the posterior is that of an ordinary regression: normal given :math:`s^2`, whose
-own density is one-dimensional (`OrdinaryRegression`). Given noisy ones, the residuals of the normal
-equations have a covariance that the noise adds to, and Metropolis steps draw from the posterior
-(`NoisyRegression`, :mod:`skdpbayes.samplers.noisy_regression`).
+Given exact moments, where :math:`\alpha` has a flat prior instead, the posterior is that of an
+ordinary regression: normal given :math:`s^2`, whose own density is one-dimensional
+(`OrdinaryRegression`). Given noisy ones, the residuals of the normal equations have a covariance
+that the noise adds to, and Metropolis steps draw from the posterior (`NoisyRegression`,
+:mod:`skdpbayes.samplers.noisy_regression`).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,8 +29,15 @@ from skdpbayes.estimators._regressor import TargetScale
 from skdpbayes.estimators.ridge.plan import OF_X, OF_XY, OF_Y, OF_YY, RidgePlan
 from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.records import Records
+from skdpbayes.privacy.budget import Noise
 
-__all__ = ["CenteredMoments", "NoisyRegression", "OrdinaryRegression", "RidgePosterior"]
+__all__ = [
+    "CenteredMoments",
+    "NoisyRegression",
+    "OrdinaryRegression",
+    "RidgePosterior",
+    "learned_from",
+]
 
 N_DRAWS = 1000
 WARM_UP, THINNING = 1000, 5
@@ -37,6 +45,9 @@ NUMBERS_AT_ONCE = 1 << 20  # random numbers that a stretch of the chain takes
 # Prior of the logarithm of the error variance, for targets in [-1, 1]: a standard deviation of 0.22
 # (90 %: 0.065 to 0.77).
 LOG_VARIANCE_MEAN, LOG_VARIANCE_DEVIATION = math.log(0.05), 1.5
+# Targets are in [-1, 1], so their mean is: the prior of the regression's value at the mean of the
+# rows has this deviation. Without noise it is flat, as scikit-learn's: nothing hides the mean.
+MIDDLE_DEVIATION = 0.5
 # Directions in which rows vary less than this share of the largest possible variance count as if
 # they varied as much, in the covariance of the residuals (not in the residuals themselves).
 LEAST_VARIANCE = 1e-3
@@ -55,23 +66,21 @@ class CenteredMoments:
     intercept: bool
 
     @classmethod
-    def from_sums(cls, sums: np.ndarray, n: int, intercept: bool) -> CenteredMoments:
-        """Center noisy sums of z z', z = (1, x, y), or (x, y).
-
-        Sums of bounded records have a length of at most n; longer ones are noise and are cut to
-        it, which brings them nearer to the truth.
-        """
+    def from_sums(
+        cls, sums: np.ndarray, n: int, intercept: bool, kept: float = 1.0
+    ) -> CenteredMoments:
+        """Center noisy sums of z z', z = (1, x, y), or (x, y); of the mean a share is kept."""
         d = sums.shape[0] - 1 - intercept
         of_x, target = slice(-d - 1, -1), sums.shape[0] - 1
-        mean = _within(sums[0, of_x] / n) if intercept else np.zeros(d)
-        target_mean = float(np.clip(sums[0, target] / n, -1.0, 1.0)) if intercept else 0.0
+        mean = kept * sums[0, of_x] / n if intercept else np.zeros(d)
+        target_mean = float(sums[0, target]) / n if intercept else 0.0
         return cls(
             n,
             mean,
             target_mean,
             sums[of_x, of_x] - n * np.outer(mean, mean),
-            n * (_within(sums[of_x, target] / n) - target_mean * mean),
-            n * (float(np.clip(sums[target, target] / n, 0.0, 1.0)) - target_mean**2),
+            sums[of_x, target] - n * target_mean * mean,
+            float(sums[target, target]) - n * target_mean**2,
             intercept,
         )
 
@@ -111,20 +120,9 @@ class CenteredMoments:
         joint[:-1, -1] = joint[-1, :-1] = self.cross
         values, vectors = np.linalg.eigh(joint)
         joint = (vectors * np.maximum(values, 1e-9 * self.n)) @ vectors.T
-        return CenteredMoments(
-            self.n,
-            self.mean,
-            self.target_mean,
-            joint[:-1, :-1],
-            joint[:-1, -1],
-            float(joint[-1, -1]),
-            self.intercept,
+        return replace(
+            self, square=joint[:-1, :-1], cross=joint[:-1, -1], target_square=float(joint[-1, -1])
         )
-
-
-def _within(vector: np.ndarray) -> np.ndarray:
-    """Project a vector to the unit ball."""
-    return vector / max(1.0, float(np.linalg.norm(vector)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,11 +218,27 @@ class OrdinaryRegression:
 
 @dataclass(frozen=True, eq=False)
 class NoisyRegression:
-    """The posterior given moments under noise of a known deviation on each weighted entry."""
+    """The posterior given moments under noise of a known deviation on each weighted entry.
+
+    Noise spreads the mean of the rows, which is within the unit ball: ``moments`` keep a share of
+    the noisy mean, as a normal prior with the variance of the uniform law there, 1 / (d + 2), asks
+    for. The variance of what is left of its noise is ``kept`` times that of the noise.
+    """
 
     moments: CenteredMoments
     deviation: float
+    kept: float
     prior_scale: float
+
+    @classmethod
+    def from_sums(
+        cls, sums: np.ndarray, n: int, intercept: bool, deviation: float, prior_scale: float
+    ) -> NoisyRegression:
+        """Take noisy sums of z z'."""
+        d = sums.shape[0] - 1 - intercept
+        kept = 1.0 / (1.0 + (d + 2.0) * (deviation / OF_X / n) ** 2)
+        moments = CenteredMoments.from_sums(sums, n, intercept, kept)
+        return cls(moments, deviation, kept, prior_scale)
 
     def _problem(self) -> tuple[np.ndarray, tuple[np.ndarray, ...], np.ndarray]:
         """Return eigenvectors, moments in them, and the numbers that the sampler takes."""
@@ -251,7 +265,7 @@ class NoisyRegression:
                 m.target_mean,
                 m.target_square,
                 tau**2,
-                OF_X**-2 if m.intercept else 0.0,
+                self.kept / OF_X**2 if m.intercept else 0.0,
                 OF_Y**-2 if m.intercept else 0.0,
                 OF_XY**-2,
                 OF_YY**-2,
@@ -259,6 +273,7 @@ class NoisyRegression:
                 self.prior_scale**2,
                 LOG_VARIANCE_MEAN,
                 LOG_VARIANCE_DEVIATION,
+                MIDDLE_DEVIATION,
             ]
         )
         return vectors, tuple(np.ascontiguousarray(table) for table in tables), numbers
@@ -267,13 +282,17 @@ class NoisyRegression:
         """Run the chain and keep every fifth state after a warm-up."""
         m = self.moments
         vectors, tables, numbers = self._problem()
-        values, spread, cross, _ = tables
+        values, spread, cross = tables[:3]
         d = values.shape[0]
         error = math.exp(LOG_VARIANCE_MEAN)
         variance = error * spread + self.deviation**2 * (OF_XY**-2 + 0.5)
         precision = values**2 / variance + self.prior_scale**-2
         start = np.concatenate(
-            [[m.target_mean], values * cross / variance / precision, [LOG_VARIANCE_MEAN]]
+            [
+                [np.clip(m.target_mean, -1.0, 1.0)],
+                values * cross / variance / precision,
+                [LOG_VARIANCE_MEAN],
+            ]
         )
         center_step = math.hypot(math.sqrt(error / m.n), self.deviation / OF_Y / m.n)
         log_steps = np.log(np.concatenate([[center_step], precision**-0.5, [0.5]]))
@@ -310,11 +329,28 @@ class NoisyRegression:
         )
 
 
+def learned_from(
+    sums: np.ndarray,
+    noises: tuple[Noise, ...],
+    n: int,
+    intercept: bool,
+    posterior: str,
+    prior_scale: float,
+) -> Regression:
+    """Return the posterior given noisy sums of z z'; the noises of merged releases add up."""
+    if posterior == "naive":
+        moments = CenteredMoments.from_sums(sums, n, intercept)
+        return OrdinaryRegression(moments.possible(), prior_scale)
+    deviation = math.hypot(*(noise.deviation for noise in noises))
+    return NoisyRegression.from_sums(sums, n, intercept, deviation, prior_scale)
+
+
 @dataclass(frozen=True, eq=False)
 class RidgePosterior:
     """Draws of the parameters in the user's units, and the moments that they were made from."""
 
     sums: np.ndarray
+    noises: tuple[Noise, ...]
     regression: Regression
     bound: Bound
     target: TargetScale
@@ -326,6 +362,7 @@ class RidgePosterior:
     def learned(
         cls,
         sums: np.ndarray,
+        noises: tuple[Noise, ...],
         regression: Regression,
         bound: Bound,
         target: TargetScale,
@@ -336,7 +373,7 @@ class RidgePosterior:
         drawn = regression.draw(N_DRAWS, generator)
         center = regression.center(drawn).in_units(target, data_norm)
         drawn = drawn.in_units(target, data_norm)
-        return cls(sums, regression, bound, target, data_norm, drawn, center)
+        return cls(sums, noises, regression, bound, target, data_norm, drawn, center)
 
     @property
     def numbers_per_row(self) -> int:
@@ -350,6 +387,7 @@ class RidgePosterior:
             "intercept_": self.center.intercept,
             "noise_variance_": self.center.noise_variance,
             "moments_": self.sums,
+            "noise_": self.noises,
         }
 
     def draws(self, n_samples: int | None, random_state: Any) -> dict[str, np.ndarray]:
