@@ -610,7 +610,7 @@ def private_quantiles(
     >>> ages = np.random.default_rng(0).gamma(9, 5, 20_000)
     >>> median = private_quantiles(ages, 0.5, range=(0, 120), epsilon=0.5, random_state=0)
     >>> print(median)
-    quantile 0.5: 43.42 (90% interval 42.89 to 43.59)
+    quantile 0.5: 43.54 (90% interval 42.89 to 43.95)
     """
     level = check_real("level", level, low=0.0, high=1.0, closed="neither")
     values = check_array(column_or_1d(x)[:, None], dtype=FLOAT_DTYPES)
