@@ -136,13 +136,12 @@ def test_thresholds_are_public_and_finite():
     np.testing.assert_array_equal(huge, [[-1.7e308, 0.0, 1.7e308], [0.0, 0.5, 1.0]])
 
 
-def run(plan, values, n_runs, seed, steps=None):
+def run(plan, values, n_runs, seed):
     """Bisect the same column many times: each run has noise of its own."""
     rows = Records(Public(len(values), n_runs), np.repeat(np.sort(values)[:, None], n_runs, axis=1))
     ranks = np.array(plan.levels) * len(values)
     generator = randomness.make_generator(seed)
-    n_steps = plan.grid.n_steps if steps is None else steps
-    return bisect(rows, plan, generator, ranks, (0, plan.grid.last), n_steps)
+    return bisect(rows, plan, generator, ranks, plan.grid.n_steps)
 
 
 def neighbors(n=400):
@@ -277,11 +276,13 @@ def test_paths_that_have_not_parted_pool_their_counts():
     """The first threshold is asked for by both: the turn is that of the mean of two counts."""
     plan = PrivateBoundsScaler(2.0, range=(0, 1)).plan(400, 1).plan
     plan = dataclasses.replace(plan, levels=(0.5, 0.5), released=Noise("laplace", 200.0))
-    path = run(plan, np.full(400, 0.7), 4000, 3, steps=1)
-    mean = path.noisy.mean(axis=(1, 2))
-    np.testing.assert_array_equal(path.high == 512, np.column_stack([mean >= 200.0] * 2))
-    assert np.any(path.noisy[:, 0, 0] >= 200.0)
-    assert abs(np.std(path.noisy) / (200.0 * math.sqrt(2)) - 1.0) < 0.1  # the release itself
+    path = run(plan, np.full(400, 0.7), 4000, 3)
+    np.testing.assert_array_equal(path.places[..., 0], 512)
+    first = path.noisy[..., 0]
+    turns = np.where(first.mean(axis=1) >= 200.0, 256, 768)
+    np.testing.assert_array_equal(path.places[..., 1], np.column_stack([turns] * 2))
+    assert np.any((first >= 200.0) != (first.mean(axis=1, keepdims=True) >= 200.0))
+    assert abs(np.std(first) / (200.0 * math.sqrt(2)) - 1.0) < 0.1  # the release itself
 
 
 def test_widening_is_exact_for_normal_columns_and_nothing_at_the_wanted_levels():
