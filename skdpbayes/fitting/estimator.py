@@ -30,7 +30,9 @@ from skdpbayes._validation import (
     is_fitted,
 )
 from skdpbayes.exceptions import PrivacyWarning
+from skdpbayes.fitting.frames import unscaled_columns
 from skdpbayes.fitting.records import Public, Records
+from skdpbayes.fitting.storage import to_json
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
 
@@ -145,6 +147,8 @@ class PrivateEstimator(BaseEstimator):
         with _sized(rows.public):
             budget = self._budget(rows.public)
             plan = self._plan(rows.public, budget)  # 3 calibrate, from public numbers
+        if budget.private:
+            self._warn_of_units(table[0])
         generator = randomness.make_generator(self.random_state)
         claim = budget.reserve(plan, type(self).__name__)  # 4 reserve
         with spent(budget.ledger):
@@ -170,6 +174,21 @@ class PrivateEstimator(BaseEstimator):
         return make_budget(
             self.epsilon, self.delta, self.adjacency, self.ledger, self.random_state, public.n
         )
+
+    def _warn_of_units(self, X: Any) -> None:
+        """Say that rows in their own units are cut where nobody has said how long they are."""
+        columns = unscaled_columns(X) if getattr(self, "data_norm", None) == 1.0 else []
+        if columns:
+            shown = ", ".join(columns[:5]) + (", ..." if len(columns) > 5 else "")
+            warnings.warn(
+                f"{len(columns)} columns hold integers or objects ({shown}), and data_norm=1 "
+                "scales every row down to length 1: of ages and amounts nothing but their ratio "
+                "remains. Put private_preprocessor(bounds=...) or BoundsScaler(bounds, norm=1) "
+                "before this estimator, or set data_norm to the public length of a row. Indicators "
+                "stored as bool or uint8 need neither.",
+                PrivacyWarning,
+                stacklevel=4,
+            )
 
     def _keep(self, public: Public, plan: Any, claim: PrivacyGuarantee, posterior: Any) -> Self:
         """Replace what an earlier fit left by what this one released: all of it, or none."""
@@ -233,6 +252,24 @@ class PrivateEstimator(BaseEstimator):
         level = check_real("level", level, low=0.0, high=1.0, closed="neither")
         check_is_fitted(self)
         return self._posterior.interval(level)
+
+    def to_json(self, path: Any = None) -> str:
+        """Write the released model as JSON, a file that is no program; it costs no privacy.
+
+        The claim and the versions are written with it, the seed and the ledger are not. See
+        :func:`skdpbayes.to_json`, which also writes pipelines, and :func:`skdpbayes.load_json`.
+
+        Parameters
+        ----------
+        path : str, path or None, default=None
+            The file to write; None only returns the text.
+
+        Returns
+        -------
+        str
+            The text of the file.
+        """
+        return to_json(self, path)
 
     def _progress(self, steps: Iterable[T], *, total: int, label: str) -> Iterable[T]:
         """Wrap ``steps`` in a progress bar if ``progress`` asks for one."""

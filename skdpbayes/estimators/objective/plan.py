@@ -439,8 +439,8 @@ def _objective_event(
 ) -> privacy.ObjectivePerturbation:
     """Noise of the chosen calibration, with as much for the other releases as it leaves room for.
 
-    The information matrix of two classes is charged by the record's residual, unless the budget is
-    so small that its rounding to the release grid would cost more.
+    The information matrix of two classes is charged by the record's residual, unless so little is
+    left to hide its rounding that snapping it to the release grid would cost more.
     """
     if problem.n_classes == 2 and inference_budget > 0.0:
         event = _shared_event(problem, penalty, calibration, OUTPUT_SHARE, inference_budget)
