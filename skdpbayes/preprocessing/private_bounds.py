@@ -14,8 +14,9 @@ and *k* quantiles there are :math:`d k L` such integers.
 *Composition.* Given the answers before it, each integer is a count at a known threshold under
 symmetric noise of its own: whichever way it moves, its pair of laws is that of
 ``DiscreteGaussian(scale)`` or ``DiscreteLaplace(scale)``. Tight composition holds for thresholds
-that were chosen in view of earlier answers (Zhu, Dong, Wang 2022, Theorem 10), so the event of all
-is ``repeat(event, d * k * L)``.
+that were chosen in view of earlier answers (Zhu, Dong, Wang 2022), so the event of all is
+``repeat(event, d * k * L)``. The six counts that look for the ends of an interval are more of the
+same; pooling, widening and intervals read released counts only.
 
 References
 ----------
@@ -325,7 +326,7 @@ class PrivateBoundsScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
     .. [1] C. Canonne, G. Kamath, T. Steinke. The discrete Gaussian for differential privacy.
        NeurIPS 2020.
     .. [2] Y. Zhu, J. Dong, Y.-X. Wang. Optimal accounting of differential privacy via
-       characteristic function. AISTATS 2022. Theorem 10: adaptive composition.
+       characteristic function. AISTATS 2022. Adaptive composition.
 
     Examples
     --------
