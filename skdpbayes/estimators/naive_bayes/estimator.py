@@ -35,7 +35,7 @@ from skdpbayes.estimators.naive_bayes.ops import DrawPlan, draw_probabilities, p
 from skdpbayes.estimators.naive_bayes.posterior import Reading, Release, TablesPosterior
 from skdpbayes.exceptions import PrivacyWarning
 from skdpbayes.fitting.bounds import Bound
-from skdpbayes.fitting.estimator import NOT_PRIVATE, offers
+from skdpbayes.fitting.estimator import NOT_PRIVATE, offers, refuse_arguments
 from skdpbayes.fitting.frames import with_names
 from skdpbayes.fitting.records import Public, Records, read_table
 from skdpbayes.privacy.budget import Budget
@@ -263,7 +263,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         self.random_state = random_state
         self.ledger = ledger
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
         """Release the noisy statistics of the records and learn from them.
 
         Parameters
@@ -273,12 +273,15 @@ class LaplaceNaiveBayes(PrivateClassifier):
             or all are multinomial.
         y : array-like of shape (n_samples,)
             The labels.
+        **unknown
+            Refused; for ``sample_weight`` the error says what to do instead.
 
         Returns
         -------
         LaplaceNaiveBayes
             The fitted estimator.
         """
+        refuse_arguments(self, unknown)
         self._fit(X, y)
         seed = _seed_of(self.random_state)
         self._seeds = () if seed is None else (seed,)
