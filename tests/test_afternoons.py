@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
+import pickle
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
 
 from skdpbayes import (
     BoundsScaler,
     DPSGLDClassifier,
     DPSGLDNetworkClassifier,
+    LaplaceNaiveBayes,
     ObjPertLogisticRegression,
     OPSLinearSVC,
     OPSLogisticRegression,
@@ -114,3 +119,32 @@ def test_the_warning_depends_on_no_value_and_comes_before_the_budget_is_spent(tm
         with pytest.raises(PrivacyWarning):
             ObjPertLogisticRegression(ledger=ledger).fit(X, y)
     assert ledger.entries() == []
+
+
+CLASSIFIERS = [*LINEAR, DPSGLDNetworkClassifier, LaplaceNaiveBayes]
+each_classifier = pytest.mark.parametrize("make", CLASSIFIERS, ids=lambda make: make.__name__)
+
+
+@each_classifier
+def test_weights_are_refused_with_what_to_do_instead(make, tmp_path):
+    X, y = bank()
+    ledger = PrivacyLedger(tmp_path / "budget.sqlite", epsilon=5.0, delta=1e-3)
+    model = make(ledger=ledger)
+    with pytest.raises(TypeError, match=r"'sample_weight': the noise is made for .*Fit without"):
+        model.fit(X, y, sample_weight=np.ones(N))
+    with pytest.raises(TypeError, match=rf"{make.__name__}.fit\(\) got .* 'weights'\.$"):
+        model.fit(X, y, weights=np.ones(N))
+    assert ledger.entries() == []
+    assert not has_fit_parameter(model, "sample_weight")  # meta-estimators would pass weights
+    for weight in ("balanced", {"no": 1.0, "yes": 2.0}):
+        with pytest.raises(TypeError, match=r"which are private, .* threshold on predict_proba"):
+            make(class_weight=weight)
+
+
+@each_classifier
+def test_parameters_are_still_those_of_the_class(make):
+    assert "class_weight" not in make().get_params()
+    assert next(iter(inspect.signature(make).parameters)) == "epsilon"
+    assert pickle.loads(pickle.dumps(clone(make(epsilon=0.3)))).epsilon == 0.3
+    with pytest.raises(TypeError, match="unexpected keyword argument 'epsilom'"):
+        make(epsilom=1.0)

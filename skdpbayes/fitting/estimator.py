@@ -43,6 +43,7 @@ __all__ = [
     "make_budget",
     "noise_is_small",
     "offers",
+    "refuse_arguments",
     "spent",
 ]
 
@@ -54,6 +55,16 @@ NOT_PRIVATE = "Use epsilon=np.inf for the non-private model."
 SPENT = (
     "The fit had already reserved its budget when this happened, so the budget counts as spent; "
     "the estimator is as it was before."
+)
+WEIGHTS = (
+    "the noise is made for records that weigh 1, and one of weight w could do w times as much. Fit "
+    "without weights. Unequal costs belong into the threshold on predict_proba; labels that are "
+    "more frequent in the population than in the sample, by public figures, into the intercept. "
+    "Both cost no privacy."
+)
+CLASS_WEIGHT = (
+    "class_weight is not a parameter of {name}. 'balanced' would be computed from the frequencies "
+    "of the labels, which are private, and for any weight {weights}"
 )
 
 
@@ -141,6 +152,12 @@ class PrivateEstimator(BaseEstimator):
     ledger: Any
     progress: bool
     _posterior: Any
+
+    def __new__(cls, *args: Any, **parameters: Any) -> Self:
+        """Say why there is no ``class_weight`` where scikit-learn's classifiers have one."""
+        if "class_weight" in parameters:
+            raise TypeError(CLASS_WEIGHT.format(name=cls.__name__, weights=WEIGHTS))
+        return super().__new__(cls)
 
     def _fit(self, *table: Any) -> Self:
         rows = self._read(*table)  # 1 validate, 2 bound: all that can be wrong is found here
@@ -292,6 +309,15 @@ class PrivateEstimator(BaseEstimator):
     def _get_params_html(self, *args: Any, **kwargs: Any) -> Any:
         """Parameters in scikit-learn's diagram; called by releases that have such a table."""
         return BaseEstimator._get_params_html(_shown(self), *args, **kwargs)
+
+
+def refuse_arguments(estimator: Any, unknown: dict[str, Any]) -> None:
+    """Refuse arguments that ``fit`` does not have; of weights, say what to do instead."""
+    for name in unknown:
+        why = f": {WEIGHTS}" if name == "sample_weight" else "."
+        raise TypeError(
+            f"{type(estimator).__name__}.fit() got an unexpected keyword argument {name!r}{why}"
+        )
 
 
 def make_budget(
