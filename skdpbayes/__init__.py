@@ -24,11 +24,13 @@ __getattr__, __dir__, __all__ = attach(
         "RowNormClipper": "preprocessing",
         "ScatteringTransformer": "preprocessing",
         "check_private": "reporting",
+        "load_json": "fitting.storage",
         "privacy_of": "reporting",
         "private_preprocessor": "preprocessing",
         "report": "reporting",
         "split_budget": "reporting",
         "summary": "reporting",
+        "to_json": "fitting.storage",
     },
     submodules=[
         "auditing",

@@ -136,13 +136,12 @@ def test_thresholds_are_public_and_finite():
     np.testing.assert_array_equal(huge, [[-1.7e308, 0.0, 1.7e308], [0.0, 0.5, 1.0]])
 
 
-def run(plan, values, n_runs, seed, steps=None):
+def run(plan, values, n_runs, seed):
     """Bisect the same column many times: each run has noise of its own."""
     rows = Records(Public(len(values), n_runs), np.repeat(np.sort(values)[:, None], n_runs, axis=1))
     ranks = np.array(plan.levels) * len(values)
     generator = randomness.make_generator(seed)
-    n_steps = plan.grid.n_steps if steps is None else steps
-    return bisect(rows, plan, generator, ranks, (0, plan.grid.last), n_steps)
+    return bisect(rows, plan, generator, ranks, plan.grid.n_steps)
 
 
 def neighbors(n=400):
@@ -187,6 +186,7 @@ def test_an_audit_of_everything_released_finds_the_claim_and_catches_less_noise(
 def test_the_exact_law_of_the_path_keeps_the_claim_and_a_wrong_event_does_not():
     """Ten decisions left or right, whose probabilities on both data sets are known exactly."""
     fit = PrivateBoundsScaler(2.0, range=(0, 1)).plan(400, 1)
+    lower = dataclasses.replace(fit.plan, levels=fit.plan.levels[:1])  # its path alone
     scale, n_steps = fit.plan.released.scale, fit.plan.grid.n_steps
 
     def at_least(k):
@@ -219,7 +219,7 @@ def test_the_exact_law_of_the_path_keeps_the_claim_and_a_wrong_event_does_not():
     one = max(np.abs(np.log(laws[0] / laws[1])))
     assert 1.0 / scale < one <= n_steps / scale * (1 + 1e-12)
     # The code draws from this law.
-    found = run(fit.plan, neighbors()[0], 20_000, 5).low[:, 0]
+    found = run(lower, neighbors()[0], 20_000, 5).low[:, 0]
     seen = np.bincount(found, minlength=fit.plan.grid.last) / 20_000
     error = np.abs(np.cumsum(seen) - np.cumsum(laws[0])).max()
     assert error < 1.95 / math.sqrt(20_000)  # Kolmogorov, false alarm 1e-3
@@ -270,6 +270,19 @@ def test_bounds_of_normal_columns_are_right_though_found_further_inside(epsilon,
     assert high == pytest.approx(1.0 - low)
     expected = stats.norm.ppf([0.001, 0.999]) * [[1.0], [5.0]] + [[0.0], [100.0]]
     assert np.all(np.abs(scaler.bounds_ - expected) < 0.2 * np.diff(expected))
+
+
+def test_paths_that_have_not_parted_pool_their_counts():
+    """The first threshold is asked for by both: the turn is that of the mean of two counts."""
+    plan = PrivateBoundsScaler(2.0, range=(0, 1)).plan(400, 1).plan
+    plan = dataclasses.replace(plan, levels=(0.5, 0.5), released=Noise("laplace", 200.0))
+    path = run(plan, np.full(400, 0.7), 4000, 3)
+    np.testing.assert_array_equal(path.places[..., 0], 512)
+    first = path.noisy[..., 0]
+    turns = np.where(first.mean(axis=1) >= 200.0, 256, 768)
+    np.testing.assert_array_equal(path.places[..., 1], np.column_stack([turns] * 2))
+    assert np.any((first >= 200.0) != (first.mean(axis=1, keepdims=True) >= 200.0))
+    assert abs(np.std(first) / (200.0 * math.sqrt(2)) - 1.0) < 0.1  # the release itself
 
 
 def test_widening_is_exact_for_normal_columns_and_nothing_at_the_wanted_levels():

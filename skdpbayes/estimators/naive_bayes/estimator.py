@@ -35,7 +35,7 @@ from skdpbayes.estimators.naive_bayes.ops import DrawPlan, draw_probabilities, p
 from skdpbayes.estimators.naive_bayes.posterior import Reading, Release, TablesPosterior
 from skdpbayes.exceptions import PrivacyWarning
 from skdpbayes.fitting.bounds import Bound
-from skdpbayes.fitting.estimator import NOT_PRIVATE, offers
+from skdpbayes.fitting.estimator import NOT_PRIVATE, offers, refuse_arguments
 from skdpbayes.fitting.frames import with_names
 from skdpbayes.fitting.merging import check_seeds, merged_seeds, parallel_claim, seeds_of
 from skdpbayes.fitting.records import Public, Records, read_table
@@ -259,7 +259,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         self.random_state = random_state
         self.ledger = ledger
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
         """Release the noisy statistics of the records and learn from them.
 
         Parameters
@@ -269,12 +269,15 @@ class LaplaceNaiveBayes(PrivateClassifier):
             or all are multinomial.
         y : array-like of shape (n_samples,)
             The labels.
+        **unknown
+            Refused; for ``sample_weight`` the error says what to do instead.
 
         Returns
         -------
         LaplaceNaiveBayes
             The fitted estimator.
         """
+        refuse_arguments(self, unknown)
         self._fit(X, y)
         self._seeds = seeds_of(self.random_state)
         return self

@@ -494,11 +494,15 @@ def _shared_event(
 
 
 def _grid_offset(problem: Problem) -> float:
-    """Bound by how much snapping neighbors' information to its grid moves it, over its noise."""
+    """Bound by how much snapping neighbors' information to its grid moves it, over its noise.
+
+    The part of the difference that is charged by the residual is counted in whole steps of the
+    grid, too, rounded toward 0: together at most two steps per entry.
+    """
     size = problem.n_parameters * (problem.n_parameters + 1) // 2
     from skdpbayes.randomness.release import GRID_BITS  # loads the compiler
 
-    return math.ldexp(math.sqrt(size), -GRID_BITS)
+    return math.ldexp(2.0 * math.sqrt(size), -GRID_BITS)
 
 
 def _residual_information_scale(

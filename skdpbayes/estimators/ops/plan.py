@@ -136,16 +136,15 @@ class Problem:
         logits = (self.n_features + 2.0) * radius * self.curvature
         return self.sensitivity + 4.0 * UNIT_ROUNDOFF * (summing + logits)
 
-    def value_rounding(self, radius: float, C: float | None = None) -> float:
-        """Bound on the rounding of the summed losses on a ball, twice over (0 without a ball).
+    def value_rounding(self, radius: float, C: float) -> float:
+        """Bound on the rounding of losses and prior on a ball, twice over (0 without a ball).
 
         Up to n additions of losses of at most 1 + log K + 2c, and logits off by d + 2 roundings.
         """
         if math.isinf(radius):
             return 0.0
         largest = 1.0 + math.log(self.n_classes) + 2.0 * self.record_norm * radius
-        C = self.C if C is None else C
-        prior = 0.0 if C is None else radius**2 / (2.0 * C)
+        prior = radius**2 / (2.0 * C)
         additions = self.n_records + self.n_features + 16.0
         return 2.0 * UNIT_ROUNDOFF * (additions * self.n_records * largest + 8.0 * prior)
 
@@ -304,7 +303,7 @@ class DensityPlan:
         diagnostics = None
         if self.sampler == "rejection":
             logit = problem.record_norm * self.radius
-            slack = self.inverse_temperature * problem.value_rounding(self.radius)
+            slack = self.inverse_temperature * problem.value_rounding(self.radius, self.C)
             draws = sampling.draw_rejection(target, problem.n_draws, logit, generator, slack)
         else:
             draws, diagnostics = sampling.draw_hmc(
@@ -533,7 +532,7 @@ def _price_density(problem: Problem) -> tuple[float, float, float, PrivacyEvent]
     beta = privacy.ops_inverse_temperature(mu_draw, C, problem.sensitivity, rounding=rounding)
     event: PrivacyEvent | None = None
     if problem.coef_norm is not None and problem.calibration == "tight":
-        loss_range = _loss_range(problem, problem.coef_norm)
+        loss_range = _loss_range(problem, problem.coef_norm, C)
         bounded = privacy.exponential_mechanism_inverse_temperature(
             problem.epsilon,
             loss_range,
@@ -556,33 +555,40 @@ def _price_pure(problem: Problem) -> tuple[float, float, float, PrivacyEvent]:
     radius = problem.coef_norm
     if radius is None:
         radius = PURE_RADIUS / problem.record_norm
-    loss_range = _loss_range(problem, radius)
-    if problem.calibration == "wang2015":
-        beta = privacy.wang2015_inverse_temperature(
-            problem.epsilon / problem.n_draws, problem.record_norm * radius
-        )
-    elif problem.calibration == "minami2016":
+    if problem.calibration == "minami2016":
         raise CalibrationError(
             "calibration='minami2016' needs delta > 0; got delta=0. Use 'tight' or 'wang2015'."
         )
+    C = problem.C
+    if C is None:
+        # The prior has standard deviation r / sqrt(2 p), which leaves nearly all its mass in the
+        # ball, at the temperature before its own rounding is paid for.
+        beta = _pure_temperature(problem, radius, _loss_range(problem, radius, math.inf))
+        C = beta * radius**2 / (2.0 * problem.dimension)
+    loss_range = _loss_range(problem, radius, C)
+    beta = _pure_temperature(problem, radius, loss_range)
+    return C, beta, radius, _range_event(problem, beta, loss_range)
+
+
+def _pure_temperature(problem: Problem, radius: float, loss_range: float) -> float:
+    if problem.calibration == "wang2015":
+        share = problem.epsilon / problem.n_draws
+        beta = privacy.wang2015_inverse_temperature(share, problem.record_norm * radius)
     else:
         beta = privacy.exponential_mechanism_inverse_temperature(
             problem.epsilon, loss_range, problem.adjacency, n_draws=problem.n_draws
         )
-    beta = _capped(problem, beta)
-    # The prior has standard deviation r / sqrt(2 p), which leaves nearly all its mass in the ball.
-    C = problem.C if problem.C is not None else beta * radius**2 / (2.0 * problem.dimension)
-    return C, beta, radius, _range_event(problem, beta, loss_range)
+    return _capped(problem, beta)
 
 
 def _capped(problem: Problem, beta: float) -> float:
     return min(1.0, beta) if problem.cap else beta
 
 
-def _loss_range(problem: Problem, radius: float) -> float:
+def _loss_range(problem: Problem, radius: float, C: float) -> float:
     """Range of one loss on the ball, and the rounding of both neighbors' potentials."""
     norm = problem.record_norm * radius
-    rounding = 2.0 * problem.value_rounding(radius)
+    rounding = 2.0 * problem.value_rounding(radius, C)
     if problem.loss == "softmax":
         return rounding + privacy.softmax_range(norm, problem.n_classes)
     exact = privacy.logistic_range if problem.loss == "logistic" else privacy.hinge_range
@@ -602,6 +608,6 @@ def _log_tries(problem: Problem, C: float, beta: float, radius: float) -> float:
     """
     if math.isinf(radius):
         return 0.5 * problem.dimension * math.log1p(C * problem.curvature)
-    rise = beta * (problem.n_records * _loss_range(problem, radius) + radius**2 / (2.0 * C))
+    rise = beta * (problem.n_records * _loss_range(problem, radius, C) + radius**2 / (2.0 * C))
     bound: Any = samplers.log_expected_tries(problem.dimension, beta / C, radius, rise)
     return float(bound)
