@@ -732,13 +732,21 @@ def _shaped(theta: np.ndarray) -> np.ndarray:
     return theta[None] if theta.ndim == 2 else theta
 
 
-def _largest_norm(thetas: np.ndarray) -> float:
-    """Largest Frobenius norm of the coefficient matrices, a little more than rounding may hide."""
-    top = float(np.max(np.abs(thetas), initial=0.0))
-    if top == 0.0:
-        return 0.0
-    squares = np.sum(np.square(thetas / top), axis=(1, 2))
-    return top * math.sqrt(float(np.max(squares))) * ALLOWANCE
+def _norms(thetas: np.ndarray) -> list[float]:
+    """Frobenius norms of the coefficient matrices, a little more than rounding may hide."""
+    tops = np.max(np.abs(thetas), axis=(1, 2), initial=0.0)
+    units = np.where(tops > 0.0, tops, 1.0)
+    squares = np.sum(np.square(thetas / units[:, None, None]), axis=(1, 2))
+    return [float(norm) for norm in tops * np.sqrt(squares) * ALLOWANCE]
+
+
+def _units(
+    thetas: np.ndarray, loss: Loss, constant: float, grid: Grid
+) -> tuple[np.ndarray, np.ndarray]:
+    """Units of values and of residuals at each point, which depend on this point alone."""
+    norms = _norms(thetas)
+    values = [grid.value_unit(loss, constant, norm) for norm in norms]
+    return np.array(values), np.array([grid.slope_unit(loss, constant, norm) for norm in norms])
 
 
 def _pairs(n_outputs: int) -> list[tuple[int, int]]:
@@ -746,7 +754,7 @@ def _pairs(n_outputs: int) -> list[tuple[int, int]]:
 
 
 @njit(cache=True)
-def _two_parts(residual: Any, weight: Any, scale: float, bits: int, sums: Any) -> Any:
+def _two_parts(residual: Any, weight: Any, scales: Any, bits: int, sums: Any) -> Any:
     """Weighted residuals as integers of ``bits`` bits and the next ``bits`` bits; add them up.
 
     Without ``bits`` there is one part, as it is.
@@ -755,9 +763,9 @@ def _two_parts(residual: Any, weight: Any, scale: float, bits: int, sums: Any) -
     last = sums.shape[1] - 1
     out = np.empty((n, 2 * m if bits > 0 else m))
     for i in range(n):
-        factor = weight[i] * scale if weight.shape[0] > 0 else scale
+        share = weight[i] if weight.shape[0] > 0 else 1.0
         for k in range(m):
-            value = residual[i, k] * factor
+            value = residual[i, k] * (share * scales[k])  # scales are powers of two
             if bits > 0:
                 whole = np.trunc(value)
                 out[i, m + k] = np.rint((value - whole) * 2.0**bits)
@@ -781,8 +789,8 @@ def derivatives(
     r"""Value, gradient and Hessian of the sum of a block's losses, packed into one array.
 
     A row is followed by a constant feature (0 for none). Only those that are asked for are formed.
-    Each number is a sum of one integer per
-    record: its loss over `Grid.value_unit`; its row times its residual in two parts of *b* bits;
+    Each number is a sum of one integer per record that depends on the record and on the point
+    alone: its loss over `Grid.value_unit`; its row times its residual in two parts of *b* bits;
     :math:`v v^\top` with the row :math:`v`, scaled by the root of the second derivative over the
     largest one and cut. `Grid.gradient_error` and its neighbors bound what a record's cuts amount
     to.
@@ -823,12 +831,11 @@ def derivatives(
     offset = constant * flat[:, -1] if constant != 0.0 else np.zeros(m)
     integers, units = _integers(flat[:, :n_columns], grid, 2)
     pairs = _pairs(n_outputs) if with_hessian else []
-    value_scale, slope_scale, bits, largest = 1.0, 1.0, 0, 1.0
+    value_scales, slope_scales, bits, largest = np.ones(n_points), np.ones(n_points), 0, 1.0
     if grid is not None:
-        norm = _largest_norm(thetas)
-        value_scale = 1.0 / grid.value_unit(loss, constant, norm)
-        slope_scale = 1.0 / grid.slope_unit(loss, constant, norm)
+        value_scales, slope_scales = (1.0 / unit for unit in _units(thetas, loss, constant, grid))
         bits, largest = grid.bits, loss.curvature[1]
+    slope_scales = np.repeat(slope_scales, n_outputs)
     n_factors = (m if grid is None else 2 * m) * with_gradient
     values = np.zeros(n_points * with_value, dtype=_dtype(grid))
     gradient = _Total((n_factors, n_columns + 1), grid)
@@ -844,10 +851,10 @@ def derivatives(
         loss.pointwise(z, block.target[part], value, second)
         weight = _pick(block.weight, part)
         if with_value:
-            value *= value_scale if weight.size == 0 else value_scale * weight[:, None]
+            value *= value_scales if weight.size == 0 else value_scales * weight[:, None]
             values += value.astype(values.dtype).sum(axis=0)  # integers are cut toward zero
         if with_gradient:
-            factors = _two_parts(z, weight, slope_scale, bits, gradient.sums)
+            factors = _two_parts(z, weight, slope_scales, bits, gradient.sums)
             data.add(part, cut, factors, gradient.sums)
         for pair, gram in enumerate(grams):
             share = second[:, pair] if weight.size == 0 else second[:, pair] * weight
@@ -887,28 +894,27 @@ def read_derivatives(
     rest = total
     columns, roots = np.ones(p), np.ones(p)  # units in the gradient and in the Hessian
     columns[n_columns:] = constant
+    value_units, slope_units = np.ones(n_points), np.ones(n_points)
     largest = 1.0
     if grid is not None:
-        norm = _largest_norm(thetas)
+        value_units, slope_units = _units(thetas, loss, constant, grid)
         columns[:n_columns] = roots[:n_columns] = grid.row_unit
-        columns *= grid.slope_unit(loss, constant, norm)
         roots[n_columns:] = constant * 2.0**-grid.bits
         largest = loss.curvature[1]
     value: Any = None
     gradient: Any = None
     hessian: Any = None
     if 0 in orders:
-        value, rest = rest[:n_points].astype(np.float64), rest[n_points:]
-        if grid is not None:
-            value *= grid.value_unit(loss, constant, norm)
+        value, rest = rest[:n_points] * value_units, rest[n_points:]
         if np.ndim(theta) == 2:
             value = float(value[0])
     if 1 in orders:
         size = thetas.size * (1 if grid is None else 2)
         parts, rest = rest[:size].reshape(-1, *thetas.shape), rest[size:]
-        gradient = parts[0] * columns
+        units = slope_units[:, None, None] * columns
+        gradient = parts[0] * units
         if grid is not None:
-            gradient += parts[1] * (columns * 2.0**-grid.bits)
+            gradient += parts[1] * (units * 2.0**-grid.bits)
         gradient = gradient.reshape(np.shape(theta))
     if 2 in orders:
         full = np.empty((n_outputs, p, n_outputs, p))
