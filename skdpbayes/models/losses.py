@@ -285,15 +285,17 @@ def _hinge(z: Any, target: Any, width: float, value: Any, second: Any) -> None:
         sign = 1.0 if target[i] == 1 else -1.0
         for k in range(z.shape[1]):
             gap = 1.0 - sign * z[i, k]
-            bent = 0.0 < gap < width
-            if bent:
-                z[i, k] = -sign * gap / width
+            # no branches: which side of the kink a record is on cannot be predicted
+            if width > 0.0:
+                steep = min(max(gap, 0.0), width) / width
             else:
-                z[i, k] = -sign if gap > 0.0 else 0.0
+                steep = 1.0 if gap > 0.0 else 0.0
+            z[i, k] = -sign * steep
             if with_value:
+                bent = 0.0 < gap < width
                 value[i, k] = gap * gap / (2.0 * width) if bent else max(gap - 0.5 * width, 0.0)
             if with_second:
-                second[i, k] = 1.0 / width if bent else 0.0
+                second[i, k] = 1.0 / width if 0.0 < gap < width else 0.0
 
 
 # Several classes

@@ -187,7 +187,7 @@ def test_a_smoothed_loss_lies_below_by_at_most_half_the_width(width):
     z = np.linspace(-6.0, 6.0, 4001)
     smooth = HingeLoss().smoothed(width)
     exact, below = (evaluate(loss, z, np.ones(z.size))[0] for loss in (HingeLoss(), smooth))
-    assert 0.0 <= (exact - below).min()
+    assert (exact - below).min() >= 0.0
     assert (exact - below).max() == pytest.approx(0.5 * width)
     assert math.isfinite(smooth.curvature[1])
     for loss in (LogisticLoss(), SoftmaxLoss(3), smooth):

@@ -197,13 +197,23 @@ def _target(
 
 
 def _batches(
-    rows: Records, n_batches: int, generator: np.random.Generator
+    rows: Records, n_batches: int, generator: np.random.Generator, grid: models.Grid | None
 ) -> list[tuple[Block, ...]]:
     """Split the rows at random (by position alone) into batches."""
     if n_batches == 1:
-        return [tuple(rows.blocks())]
+        return [_blocks(rows, grid)]
     order = generator.permutation(rows.X.shape[0])
-    return [(rows.block(part),) for part in np.array_split(order, n_batches)]
+    parts = np.array_split(order, n_batches)
+    return [(_short(rows.block(part), grid),) for part in parts]
+
+
+def _blocks(rows: Records, grid: models.Grid | None) -> tuple[Block, ...]:
+    return tuple(_short(block, grid) for block in rows.blocks())
+
+
+def _short(block: Block, grid: models.Grid | None) -> Block:
+    """Cut the rows to what sums read of them, once: hundreds of passes read less memory."""
+    return block._replace(X=models.cut_rows(block.X, grid))
 
 
 def _released(
@@ -276,7 +286,7 @@ class LangevinPlan:
         self, rows: Records, generator: np.random.Generator, progress: Progress
     ) -> SamplePosterior:
         """Run the chain; its last state, and states half a run apart before it, are the release."""
-        batches = _batches(rows, self.n_batches, generator)
+        batches = _batches(rows, self.n_batches, generator, self.problem.grid)
         draws = sampling.draw_langevin(
             _target(self, itertools.chain(*batches), self.problem.smooth),
             generator,
@@ -327,7 +337,7 @@ class DensityPlan:
     ) -> SamplePosterior:
         """Draw from the density."""
         problem = self.problem
-        target = _target(self, rows.blocks(), problem.loss)
+        target = _target(self, _blocks(rows, problem.grid), problem.loss)
         diagnostics = None
         if self.sampler == "rejection":
             logit = problem.record_norm * self.radius

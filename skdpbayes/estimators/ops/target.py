@@ -82,12 +82,22 @@ class Target:
         """The same with a loss of bounded curvature."""
         return replace(self, loss=self.loss.smoothed(self.width))
 
-    def _sums(
+    def _total(
         self,
-        points: np.ndarray,
+        thetas: np.ndarray,
         orders: tuple[int, ...],
-        loss: models.Loss | None = None,
-        blocks: tuple[Block, ...] | None = None,
+        loss: models.Loss,
+        blocks: tuple[Block, ...],
+    ) -> tuple[Any, Any, Any]:
+        """Value, gradient and Hessian of the sum of the losses in some blocks."""
+        how = (thetas, loss, orders, self.constant, self.grid)
+        total = models.derivatives(blocks[0], *how)
+        for block in blocks[1:]:
+            total += models.derivatives(block, *how)
+        return models.read_derivatives(total, *how)
+
+    def _sums(
+        self, points: np.ndarray, orders: tuple[int, ...], loss: models.Loss | None = None
     ) -> tuple[Any, Any, Any]:
         """Value (S,), gradient (S, K d) and, at one point, Hessian of the sum of losses.
 
@@ -96,11 +106,8 @@ class Target:
         near = np.einsum("ij,ij->i", points, points) < FARTHEST
         inside = points if near.all() else np.where(near[:, None], points, 0.0)
         thetas = inside.reshape(-1, *self.shape)
-        how = (thetas, self.loss if loss is None else loss, orders, self.constant, self.grid)
-        total: Any = 0
-        for block in self.blocks if blocks is None else blocks:
-            total = total + models.derivatives(block, *how)
-        value, gradient, hessian = models.read_derivatives(total, *how)
+        loss = self.loss if loss is None else loss
+        value, gradient, hessian = self._total(thetas, orders, loss, self.blocks)
         if value is not None:
             value[~near] = np.inf
         return value, None if gradient is None else gradient.reshape(points.shape), hessian
@@ -109,8 +116,8 @@ class Target:
         self, theta: np.ndarray, batch: tuple[Block, ...], scale: float
     ) -> np.ndarray:
         """Gradient of ``scale`` times the losses of a batch, plus the penalty, at (K, d)."""
-        gradient = self._sums(theta.reshape(1, -1), (1,), blocks=batch)[1]
-        return np.asarray(scale * gradient.reshape(theta.shape) + theta / self.C)
+        gradient = self._total(theta, (1,), self.loss, batch)[1]
+        return np.asarray(scale * gradient + theta / self.C)
 
     def potential(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return U and its gradient at flat points, inside the ball or not."""
