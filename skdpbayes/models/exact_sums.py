@@ -957,9 +957,11 @@ def read_derivatives(
         gradient = gradient.reshape(np.shape(theta))
     if 2 in orders:
         full = np.empty((n_outputs, p, n_outputs, p))
-        roots = np.full(p, 1.0 if grid is None else grid.row_unit)
-        roots[n_columns:] = constant if grid is None else constant * 2.0**-grid.bits
-        unit = (1.0 if grid is None else loss.curvature[1]) * np.outer(roots, roots)
+        unit = np.ones((p, p))
+        if grid is not None:
+            roots = np.full(p, grid.row_unit)
+            roots[n_columns:] = constant * 2.0**-grid.bits
+            unit = loss.curvature[1] * np.outer(roots, roots)
         for (j, k), gram in zip(_pairs(n_outputs), rest.reshape(-1, p, p), strict=True):
             both = (np.tril(gram) + np.tril(gram, -1).T) * (unit if j == k else -unit)
             full[j, :, k, :] = both
