@@ -109,10 +109,11 @@ def _add_ledger(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     report = commands.add_parser(
         "report",
-        help="write a page about a ledger: budget, reservations, what they mean together",
-        description="Write a self-contained page about a privacy ledger.",
+        help="write a page about a model or a ledger: claims and what they mean",
+        description="Write a self-contained page about a model that to_json wrote, or about a "
+        "privacy ledger: its budget, its reservations, what they mean together.",
     )
-    report.add_argument("ledger", metavar="LEDGER", help="an existing ledger")
+    report.add_argument("source", metavar="MODEL.json|LEDGER", help="a model, or a ledger")
     report.add_argument("out", metavar="OUT", help="the page to write: .html, .md or .json")
     report.set_defaults(run=_write_report)
 
@@ -198,14 +199,22 @@ def _show_ledger(arguments: argparse.Namespace) -> None:
         print(f"Open plan:    reservation {plan.number}")
 
 
-def _write_report(arguments: argparse.Namespace) -> None:
+def _write_report(arguments: argparse.Namespace) -> int:
+    from skdpbayes.fitting.storage import is_model_file, load_json
     from skdpbayes.privacy.ledger.ledger import PrivacyLedger
     from skdpbayes.reporting import report
 
+    try:
+        read = load_json if is_model_file(arguments.source) else PrivacyLedger
+        source = read(arguments.source)
+    except ValueError as error:
+        print(f"skdpbayes: error: {arguments.source} is {error}", file=sys.stderr)
+        return 1
     formats = {".json": "json", ".md": "markdown"}
     kind = formats.get(os.path.splitext(arguments.out)[1].lower(), "html")
-    report(PrivacyLedger(arguments.ledger), arguments.out, format=kind)
+    report(source, arguments.out, format=kind)
     print(f"Wrote {arguments.out}")
+    return 0
 
 
 def _budget(ledger: PrivacyLedger) -> str:

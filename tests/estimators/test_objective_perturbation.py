@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -22,6 +23,12 @@ from skdpbayes.release.floats import pack_symmetric
 pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
 
 ADJACENCIES = ("replace_one", "zero_out")
+
+
+class BlockOfRows(NamedTuple):
+    X: np.ndarray
+    target: np.ndarray
+    weight: None = None
 
 
 def _data(n_classes=2, n=400, d=4, seed=0):
@@ -154,6 +161,33 @@ def test_information_is_nearly_free_and_its_noise_covers_the_charge(adjacency):
     assert 0.25 * 2.0 / plan.information_scale >= 0.999 * event.information_mu
     # and the minimizer is never scaled back, which would hide the record's residual
     assert plan.radius >= plans.coefficient_bound(plan.problem, plan.penalty, plan.tilt_norm)
+
+
+def test_tiny_budgets_charge_every_record_alike_for_the_information():
+    """Where the release grid is too coarse for the part of the noise that hides rounding."""
+    X, y = _data()
+    event = ObjPertLogisticRegression(1e-4, C=1e-5, random_state=0).fit(X, y).privacy_.event
+    assert event.information_mu == 0.0
+    assert event.delta_at(1e-4) <= 1e-5
+
+
+def test_a_record_moves_the_information_along_itself_up_to_the_cuts():
+    from skdpbayes.estimators.objective.solver import information
+
+    X, y = _data(n=300)
+    plan = ObjPertLogisticRegression(1.0, random_state=0).fit(X, y)._posterior.plan
+    problem = plan.problem
+    block = BlockOfRows(X, y.astype(np.intp))
+    theta = np.random.default_rng(1).normal(scale=3.0, size=problem.n_parameters)
+    farthest = 0.0
+    for i in range(0, 300, 7):
+        found = information(theta, block, problem, np.array([i]))
+        u = np.append(np.trunc(X[i] / problem.grid.row_unit) * problem.grid.row_unit, 1.0)
+        s = 1.0 / (1.0 + math.exp(u @ theta))
+        off = np.linalg.norm(found - s * (1.0 - s) * np.outer(u, u))
+        farthest = max(farthest, off)
+        assert np.linalg.norm(found) <= s * (1.0 - s) * (u @ u) * (1 + 1e-12)
+    assert 0.01 * problem.information_cuts < farthest <= 0.5 * problem.information_cuts
 
 
 def test_curvature_is_the_squared_norm_with_the_intercept():

@@ -215,10 +215,11 @@ def test_budgets_below_the_rounding_of_the_noise_are_refused():
 
 def test_the_pure_price_includes_the_rounding_of_the_potential():
     pure = dataclasses.replace(ADULT, delta=0.0, coef_norm=2.0, cap=False)
-    eta = density(pure).inverse_temperature * 2.0 * 2.0 * ADULT.record_norm
     plan = density(pure)
-    rounding = plan.inverse_temperature * 2.0 * pure.value_rounding(2.0, plan.C)
-    assert rounding > 0.0
+    eta = plan.inverse_temperature * 2.0 * 2.0 * ADULT.record_norm
+    # both neighbors' potentials, at two points each; the prior has a part in it
+    rounding = plan.inverse_temperature * 2.0 * 2.0 * pure.value_rounding(2.0, plan.C)
+    assert rounding > plan.inverse_temperature * 4.0 * pure.value_rounding(2.0, math.inf)
     assert eta + rounding <= 1.0
     assert eta == pytest.approx(1.0, rel=1e-5)
 
@@ -231,7 +232,7 @@ def test_the_gaussian_price_on_a_ball_includes_the_rounding_of_the_potential(n_d
     plan = density(ball)
     assert isinstance(plan.event, privacy.GaussianDP)
     each = ball.sensitivity * math.sqrt(plan.inverse_temperature * plan.C)
-    added = math.sqrt(2 * math.pi) * plan.inverse_temperature * ball.value_rounding(2.0, 0.02)
+    added = math.sqrt(2 * math.pi) * plan.inverse_temperature * ball.value_rounding(2.0, plan.C)
     assert plan.event.mu == pytest.approx(math.sqrt(n_draws) * (each + added), rel=1e-9)
     assert added > 1e-6 * each
     assert plan.event.delta_at(1.0) <= 1e-5

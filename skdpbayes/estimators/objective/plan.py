@@ -10,6 +10,7 @@ from skdpbayes import models, privacy, randomness
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy.budget import NO_NOISE, Law, Noise
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
+from skdpbayes.privacy.sensitivity import moved
 
 __all__ = [
     "CALIBRATIONS",
@@ -105,7 +106,7 @@ class Problem:
     @property
     def shift(self) -> float:
         """How many gradients a neighbor may differ by."""
-        return 2.0 if self.adjacency == "replace_one" else 1.0
+        return float(moved(self.adjacency))
 
     @property
     def information_norm(self) -> float:
@@ -119,7 +120,7 @@ class Problem:
         what the cuts of softmax add is added for both records, and the two roundings of the total
         (read as floats, weighted by :math:`\sqrt2` off the diagonal) for both sums.
         """
-        apart = math.sqrt(2.0) if self.adjacency == "replace_one" else 1.0
+        apart = math.sqrt(moved(self.adjacency))
         return self.single_information * apart + self.information_rounding
 
     @property
@@ -135,6 +136,20 @@ class Problem:
             n_columns = self.n_features - (self.constant != 0.0)
             cuts = 2.0 * self.grid.hessian_error(self.loss, n_columns, self.constant)
         return 4.0 * UNIT_ROUNDOFF * self.n_samples * self.single_information + cuts
+
+    @property
+    def information_cuts(self) -> float:
+        r"""Bound how far from :math:`s(1-s)uu^\top` two records add to the information, together.
+
+        A record adds :math:`\frac14vv^\top`, where :math:`v` is :math:`2\sqrt{s(1-s)}\,u` with
+        every entry cut by less than a unit: no more, but not quite along :math:`uu^\top`.
+        """
+        if self.grid is None:
+            return 0.0
+        n_columns = self.n_features - (self.constant != 0.0)
+        last = abs(self.constant) * 2.0**-self.grid.bits
+        cut = math.hypot(math.sqrt(n_columns) * self.grid.row_unit, last)
+        return 4.0 * self.loss.curvature[1] * self.record_norm * cut
 
 
 def coefficient_bound(problem: Problem, penalty: float, tilt_norm: float) -> float:
@@ -424,16 +439,30 @@ def _objective_event(
 ) -> privacy.ObjectivePerturbation:
     """Noise of the chosen calibration, with as much for the other releases as it leaves room for.
 
-    The information matrix of two classes is charged by the record's residual, unless the budget is
-    so small that its rounding to the release grid would cost more.
+    The information matrix of two classes is charged by the record's residual, unless so little is
+    left to hide its rounding that snapping it to the release grid would cost more.
     """
+    if problem.n_classes == 2 and inference_budget > 0.0:
+        event = _shared_event(problem, penalty, calibration, OUTPUT_SHARE, inference_budget)
+        if _rounding_mu(event) >= 2.0 * _grid_offset(problem):
+            return event
+    return _shared_event(problem, penalty, calibration, OUTPUT_SHARE + inference_budget, 0.0)
+
+
+def _rounding_mu(event: privacy.ObjectivePerturbation) -> float:
+    """Return how far roundings may move the information, over its noise."""
+    return math.sqrt(ROUNDING_SHARE) * event.side_mu * HIDING_NOISE
+
+
+def _shared_event(
+    problem: Problem,
+    penalty: float,
+    calibration: str,
+    side_share: float,
+    information_share: float,
+) -> privacy.ObjectivePerturbation:
     epsilon, delta = problem.epsilon, problem.delta
     curvature = problem.record_norm**2 / penalty
-    mu = privacy.gdp_mu(epsilon, delta)
-    side_share, information_share = OUTPUT_SHARE + inference_budget, 0.0
-    rounding = math.sqrt(ROUNDING_SHARE * OUTPUT_SHARE) * mu * HIDING_NOISE
-    if problem.n_classes == 2 and _grid_offset(problem) <= 0.5 * rounding:
-        side_share, information_share = OUTPUT_SHARE, inference_budget
     if calibration == "tight":
         return privacy.calibrate_objective(
             epsilon,
@@ -449,6 +478,7 @@ def _objective_event(
         "redberg2023": privacy.redberg2023_noise_multiplier,
     }[calibration]
     noise = published(epsilon, delta, curvature=curvature, adjacency=problem.adjacency)
+    mu = privacy.gdp_mu(epsilon, delta)
     for _ in range(60):  # published noise is larger than needed: what is left pays for the rest
         event = privacy.ObjectivePerturbation(
             noise,
@@ -464,11 +494,15 @@ def _objective_event(
 
 
 def _grid_offset(problem: Problem) -> float:
-    """Bound by how much snapping neighbors' information to its grid moves it, over its noise."""
+    """Bound by how much snapping neighbors' information to its grid moves it, over its noise.
+
+    The part of the difference that is charged by the residual is counted in whole steps of the
+    grid, too, rounded toward 0: together at most two steps per entry.
+    """
     size = problem.n_parameters * (problem.n_parameters + 1) // 2
     from skdpbayes.randomness.release import GRID_BITS  # loads the compiler
 
-    return math.ldexp(math.sqrt(size), -GRID_BITS)
+    return math.ldexp(2.0 * math.sqrt(size), -GRID_BITS)
 
 
 def _residual_information_scale(
@@ -484,15 +518,15 @@ def _residual_information_scale(
     At the exact minimizer a record moves the matrix by at most :math:`s(1-s)R^2`. It is evaluated
     at the released point, where the logit differs by at most R times the distance, and
     :math:`s(1-s)` by the exponential of that; noise of more than 40 standard deviations beyond its
-    norm does not occur (the probability is below :math:`10^{-347}`). What rounding adds has nothing
-    to do with s: a hundredth of the noise, split off, hides it at the price of a part of the
-    event's `side_mu`.
+    norm does not occur (the probability is below :math:`10^{-347}`). What cuts and rounding add has
+    nothing to do with s: a hundredth of the noise, split off, hides it at the price of a part of
+    the event's `side_mu`.
     """
     norm, deviations = problem.record_norm, math.sqrt(problem.n_parameters) + 40.0
     distance = tolerance / penalty + release_scale * deviations
     logit = norm * distance + UNIT_ROUNDOFF * ((problem.n_features + 2.0) * norm * radius + 64.0)
-    rounding_mu = math.sqrt(ROUNDING_SHARE) * event.side_mu * HIDING_NOISE
-    rounding = problem.information_rounding / (rounding_mu - _grid_offset(problem))
+    rounding = problem.information_rounding + problem.information_cuts
+    rounding /= _rounding_mu(event) - _grid_offset(problem)
     main = problem.single_information * math.exp(min(logit, 700.0))
     return max(main / (event.information_mu * math.sqrt(1.0 - HIDING_NOISE**2)), rounding)
 

@@ -612,26 +612,26 @@ def _price_pure(problem: Problem) -> tuple[float, float, float, PrivacyEvent]:
         raise CalibrationError(
             "calibration='minami2016' needs delta > 0; got delta=0. Use 'tight' or 'wang2015'."
         )
-
-    def temperature(loss_range: float) -> float:
-        if problem.calibration == "wang2015":
-            share = problem.epsilon / problem.n_draws
-            beta = privacy.wang2015_inverse_temperature(share, problem.record_norm * radius)
-        else:
-            beta = privacy.exponential_mechanism_inverse_temperature(
-                problem.epsilon, loss_range, problem.adjacency, n_draws=problem.n_draws
-            )
-        return _capped(problem, beta)
-
     C = problem.C
     if C is None:
-        # A prior of standard deviation r / sqrt(2 p), which leaves nearly all its mass in the ball.
-        # How it rounds is not known before and hardly changes the temperature.
-        beta = temperature(_loss_range(problem, radius, math.inf))
+        # The prior has standard deviation r / sqrt(2 p), which leaves nearly all its mass in the
+        # ball, at the temperature before its own rounding is paid for.
+        beta = _pure_temperature(problem, radius, _loss_range(problem, radius, math.inf))
         C = beta * radius**2 / (2.0 * problem.dimension)
     loss_range = _loss_range(problem, radius, C)
-    beta = temperature(loss_range)
+    beta = _pure_temperature(problem, radius, loss_range)
     return C, beta, radius, _range_event(problem, beta, loss_range)
+
+
+def _pure_temperature(problem: Problem, radius: float, loss_range: float) -> float:
+    if problem.calibration == "wang2015":
+        share = problem.epsilon / problem.n_draws
+        beta = privacy.wang2015_inverse_temperature(share, problem.record_norm * radius)
+    else:
+        beta = privacy.exponential_mechanism_inverse_temperature(
+            problem.epsilon, loss_range, problem.adjacency, n_draws=problem.n_draws
+        )
+    return _capped(problem, beta)
 
 
 def _capped(problem: Problem, beta: float) -> float:

@@ -49,7 +49,7 @@ _LARGEST_EPSILON = 100.0  # at which the search is done
 _PANELS = 48  # of the addition's loss where it is quadratic
 _CHORD = 0.25  # how much a profile may change in its logarithm between two nodes
 _PRECISION = 5e-4  # of the whole, that one node may take
-_COARSE = 2e-2  # the same for long profiles
+_COARSE = 1e-2  # the same for long profiles
 
 
 class _Columns(NamedTuple):
