@@ -46,6 +46,7 @@ import numpy as np
 from scipy.special import expit, ndtri
 from scipy.stats import qmc
 
+from skdpbayes import randomness
 from skdpbayes.estimators.chain.coordinates import Coordinates
 from skdpbayes.estimators.chain.potential import CoefficientPrior
 from skdpbayes.estimators.chain.run import Score
@@ -90,7 +91,7 @@ class ScoreEquation:
     def posterior(self) -> NormalMixture:
         """Coefficients of x and, last, the intercept; without one it is 0."""
         # public: nothing secret is made from this seed
-        generator = np.random.default_rng(0)
+        generator = randomness.make_generator(0)
         points = _normal_points(self.coordinates.center.shape[0])
         lift = self._lift()
         theta = self.score.weights @ self.score.states
@@ -179,7 +180,7 @@ class ScoreEquation:
 def _normal_points(d: int) -> np.ndarray:
     """Symmetric points with the mean and the covariance of a standard normal distribution."""
     half = 1 << math.ceil(math.log2(max(POINTS, POINTS_PER_COLUMN * d) / 2))
-    uniform = qmc.Sobol(d, seed=np.random.default_rng(0)).random(half)
+    uniform = qmc.Sobol(d, seed=randomness.make_generator(0)).random(half)
     points = ndtri(np.clip(uniform, 1e-9, 1.0 - 1e-9))
     root = np.linalg.cholesky(points.T @ points / half)
     points = np.linalg.solve(root, points.T).T
