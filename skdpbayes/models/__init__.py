@@ -14,6 +14,7 @@ __getattr__, __dir__, __all__ = attach(
         "PLAIN_SUM": "exact_sums",
         "row_keys": "exact_sums",
         "clipped_gradient": "exact_sums",
+        "cut_rows": "exact_sums",
         "derivatives": "exact_sums",
         "moments": "exact_sums",
         "read_derivatives": "exact_sums",

@@ -46,6 +46,7 @@ from skdpbayes.models.losses import NOTHING, Loss
 __all__ = [
     "Grid",
     "clipped_gradient",
+    "cut_rows",
     "derivatives",
     "moments",
     "read_derivatives",
@@ -203,30 +204,40 @@ def _dense_cut(X: Any, rows: Any, scale: float, cut: Any) -> None:
 
 @njit(cache=True, fastmath=EXACT)
 def _dense_logits(X: Any, rows: Any, scale: float, cut: Any, theta: Any, sums: Any) -> None:
+    """Cut rows and multiply them with coefficients, with two vectors of these at a time."""
+    last = theta.shape[0] - 1
     for i in range(rows.shape[0]):
         row, out = X[rows[i]], cut[i]
+        first, second, a, b = theta[0], theta[min(1, last)], 0.0, 0.0
         for j in range(row.shape[0]):
-            out[j] = np.trunc(row[j] * scale)
-        for k in range(theta.shape[0]):
-            total = 0.0
+            value = np.trunc(row[j] * scale)
+            out[j] = value
+            a += value * first[j]
+            b += value * second[j]
+        sums[i, 0], sums[i, min(1, last)] = a, b
+        for k in range(2, last + 1, 2):
+            first, second, a, b = theta[k], theta[min(k + 1, last)], 0.0, 0.0
             for j in range(row.shape[0]):
-                total += out[j] * theta[k, j]
-            sums[i, k] = total
+                a += out[j] * first[j]
+                b += out[j] * second[j]
+            sums[i, k], sums[i, min(k + 1, last)] = a, b
 
 
 @njit(cache=True, fastmath=EXACT)
 def _csr_logits(
     data: Any, indices: Any, indptr: Any, rows: Any, scale: float, theta: Any, sums: Any
 ) -> None:
+    last = theta.shape[0] - 1
     for i in range(rows.shape[0]):
         begin, end = indptr[rows[i]], indptr[rows[i] + 1]
         values, columns = data[begin:end], indices[begin:end]
-        for k in range(theta.shape[0]):
-            coef, total = theta[k], 0.0
+        for k in range(0, last + 1, 2):
+            first, second, a, b = theta[k], theta[min(k + 1, last)], 0.0, 0.0
             for p in range(values.shape[0]):
                 value = np.trunc(values[p] * scale) if scale > 0.0 else values[p]
-                total += value * coef[np.uint64(columns[p])]
-            sums[i, k] = total
+                a += value * first[np.uint64(columns[p])]
+                b += value * second[np.uint64(columns[p])]
+            sums[i, k], sums[i, min(k + 1, last)] = a, b
 
 
 @njit(cache=True)
@@ -342,7 +353,7 @@ class _Rows:
             size = 4096
         self.X = X
         self.size = min(size, self.longest)
-        self._window: Any = slice(0, 0)
+        self.window: Any = slice(0, 0)  # of the part that was yielded last
 
     def parts(self, rows: np.ndarray | None) -> Iterator[tuple[np.ndarray, bool]]:
         """Yield row numbers of parts, and whether sums must be emptied before they are added."""
@@ -355,7 +366,7 @@ class _Rows:
             full = filled > self.longest
             if full:
                 filled = stop - start
-            self._window = slice(start, stop) if rows is None else part  # a view, if it can be
+            self.window = slice(start, stop) if rows is None else part  # a view, if it can be
             yield part, full
 
     def _scratch(self, part: np.ndarray) -> np.ndarray:
@@ -366,12 +377,12 @@ class _Rows:
     def cut(self, part: np.ndarray) -> Any:
         """Return the rows of the part that was yielded last, cut."""
         if self.scale == 0.0:
-            return self.X[self._window].astype(np.float64, copy=False)
+            return self.X[self.window].astype(np.float64, copy=False)
         if self.dense:
             scratch = self._scratch(part)
             _dense_cut(self.X, part, self.scale, scratch)
             return scratch
-        rows = self.X[self._window].astype(np.float64)
+        rows = self.X[self.window].astype(np.float64)
         rows.data = np.trunc(rows.data * self.scale)
         return rows
 
@@ -413,6 +424,32 @@ class _Rows:
         _dense_scaled(cut, factors, extra, self.scale > 0.0, scaled)
         # in place: the transpose has the order and the triangle that BLAS expects
         dsyrk(1.0, scaled.T, beta=1.0, c=gram.T, overwrite_c=1)
+
+
+def cut_rows(X: Any, grid: Grid | None) -> Any:
+    """Return rows of 32 bits that every kernel reads as it reads ``X``, for many passes over them.
+
+    They are cut already, so nothing is lost: entries are integers of at most 20 bits times a power
+    of two. Compressed rows have each column once.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n, d)
+        Rows.
+    grid : Grid or None
+        Their units; None returns ``X``.
+    """
+    if grid is None or not 2.0**-100 < grid.row_unit < 2.0**100:
+        return X
+    if sparse.issparse(X):
+        short = X.copy()
+        short.sum_duplicates()
+        short.data = (np.trunc(short.data / grid.row_unit) * grid.row_unit).astype(np.float32)
+        return short
+    short = np.empty(X.shape, dtype=np.float32)
+    _dense_cut(X, np.arange(X.shape[0]), 1.0 / grid.row_unit, short)
+    short *= np.float32(grid.row_unit)
+    return short
 
 
 class _Total:
@@ -698,7 +735,7 @@ def clipped_gradient(
         if full:
             total.empty()
         cut, z = data.logits(part, integers, units, offset)
-        loss.pointwise(z, block.target[part], NOTHING, NOTHING)
+        loss.pointwise(z, block.target[data.window], NOTHING, NOTHING)
         weight = _pick(block.weight, part)
         _clip(z, _pick(lengths, part), weight, clip, largest, scale, total.sums)
         data.add(part, cut, z, total.sums)
@@ -732,13 +769,30 @@ def _shaped(theta: np.ndarray) -> np.ndarray:
     return theta[None] if theta.ndim == 2 else theta
 
 
-def _largest_norm(thetas: np.ndarray) -> float:
-    """Largest Frobenius norm of the coefficient matrices, a little more than rounding may hide."""
-    top = float(np.max(np.abs(thetas), initial=0.0))
-    if top == 0.0:
-        return 0.0
-    squares = np.sum(np.square(thetas / top), axis=(1, 2))
-    return top * math.sqrt(float(np.max(squares))) * ALLOWANCE
+@njit(cache=True)
+def _norms(thetas: Any) -> Any:
+    """Frobenius norms of the coefficient matrices, a little more than rounding may hide."""
+    norms = np.zeros(thetas.shape[0])
+    for s in range(thetas.shape[0]):
+        theta = thetas[s].ravel()
+        top = np.max(np.abs(theta))
+        if top > 0.0:
+            norms[s] = top * np.sqrt(np.sum((theta / top) ** 2)) * ALLOWANCE
+    return norms
+
+
+def _units(
+    thetas: np.ndarray, loss: Loss, orders: tuple[int, ...], constant: float, grid: Grid | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Units of values and of residuals at each point, which depend on this point alone."""
+    values, slopes = np.ones(thetas.shape[0]), np.ones(thetas.shape[0])
+    if grid is not None:
+        for s, norm in enumerate(_norms(thetas).tolist()):
+            if 0 in orders:
+                values[s] = grid.value_unit(loss, constant, norm)
+            if 1 in orders:
+                slopes[s] = grid.slope_unit(loss, constant, norm)
+    return values, slopes
 
 
 def _pairs(n_outputs: int) -> list[tuple[int, int]]:
@@ -746,7 +800,7 @@ def _pairs(n_outputs: int) -> list[tuple[int, int]]:
 
 
 @njit(cache=True)
-def _two_parts(residual: Any, weight: Any, scale: float, bits: int, sums: Any) -> Any:
+def _two_parts(residual: Any, weight: Any, scales: Any, bits: int, sums: Any) -> Any:
     """Weighted residuals as integers of ``bits`` bits and the next ``bits`` bits; add them up.
 
     Without ``bits`` there is one part, as it is.
@@ -755,9 +809,9 @@ def _two_parts(residual: Any, weight: Any, scale: float, bits: int, sums: Any) -
     last = sums.shape[1] - 1
     out = np.empty((n, 2 * m if bits > 0 else m))
     for i in range(n):
-        factor = weight[i] * scale if weight.shape[0] > 0 else scale
+        share = weight[i] if weight.shape[0] > 0 else 1.0
         for k in range(m):
-            value = residual[i, k] * factor
+            value = residual[i, k] * (share * scales[k])  # scales are powers of two
             if bits > 0:
                 whole = np.trunc(value)
                 out[i, m + k] = np.rint((value - whole) * 2.0**bits)
@@ -781,8 +835,8 @@ def derivatives(
     r"""Value, gradient and Hessian of the sum of a block's losses, packed into one array.
 
     A row is followed by a constant feature (0 for none). Only those that are asked for are formed.
-    Each number is a sum of one integer per
-    record: its loss over `Grid.value_unit`; its row times its residual in two parts of *b* bits;
+    Each number is a sum of one integer per record that depends on the record and on the point
+    alone: its loss over `Grid.value_unit`; its row times its residual in two parts of *b* bits;
     :math:`v v^\top` with the row :math:`v`, scaled by the root of the second derivative over the
     largest one and cut. `Grid.gradient_error` and its neighbors bound what a record's cuts amount
     to.
@@ -823,12 +877,9 @@ def derivatives(
     offset = constant * flat[:, -1] if constant != 0.0 else np.zeros(m)
     integers, units = _integers(flat[:, :n_columns], grid, 2)
     pairs = _pairs(n_outputs) if with_hessian else []
-    value_scale, slope_scale, bits, largest = 1.0, 1.0, 0, 1.0
-    if grid is not None:
-        norm = _largest_norm(thetas)
-        value_scale = 1.0 / grid.value_unit(loss, constant, norm)
-        slope_scale = 1.0 / grid.slope_unit(loss, constant, norm)
-        bits, largest = grid.bits, loss.curvature[1]
+    value_units, slope_units = _units(thetas, loss, orders, constant, grid)
+    value_scales, slope_scales = 1.0 / value_units, np.repeat(1.0 / slope_units, n_outputs)
+    bits, largest = (0, 1.0) if grid is None else (grid.bits, loss.curvature[1])
     n_factors = (m if grid is None else 2 * m) * with_gradient
     values = np.zeros(n_points * with_value, dtype=_dtype(grid))
     gradient = _Total((n_factors, n_columns + 1), grid)
@@ -841,13 +892,13 @@ def derivatives(
         cut, z = data.logits(part, integers, units, offset)
         value = np.empty((part.shape[0], n_points)) if with_value else NOTHING
         second = np.empty((part.shape[0], len(pairs))) if pairs else NOTHING
-        loss.pointwise(z, block.target[part], value, second)
+        loss.pointwise(z, block.target[data.window], value, second)
         weight = _pick(block.weight, part)
         if with_value:
-            value *= value_scale if weight.size == 0 else value_scale * weight[:, None]
+            value *= value_scales if weight.size == 0 else value_scales * weight[:, None]
             values += value.astype(values.dtype).sum(axis=0)  # integers are cut toward zero
         if with_gradient:
-            factors = _two_parts(z, weight, slope_scale, bits, gradient.sums)
+            factors = _two_parts(z, weight, slope_scales, bits, gradient.sums)
             data.add(part, cut, factors, gradient.sums)
         for pair, gram in enumerate(grams):
             share = second[:, pair] if weight.size == 0 else second[:, pair] * weight
@@ -885,34 +936,32 @@ def read_derivatives(
     n_points, n_outputs, p = thetas.shape
     n_columns = p - (constant != 0.0)
     rest = total
-    columns, roots = np.ones(p), np.ones(p)  # units in the gradient and in the Hessian
-    columns[n_columns:] = constant
-    largest = 1.0
-    if grid is not None:
-        norm = _largest_norm(thetas)
-        columns[:n_columns] = roots[:n_columns] = grid.row_unit
-        columns *= grid.slope_unit(loss, constant, norm)
-        roots[n_columns:] = constant * 2.0**-grid.bits
-        largest = loss.curvature[1]
+    value_units, slope_units = _units(thetas, loss, orders, constant, grid)
     value: Any = None
     gradient: Any = None
     hessian: Any = None
     if 0 in orders:
-        value, rest = rest[:n_points].astype(np.float64), rest[n_points:]
-        if grid is not None:
-            value *= grid.value_unit(loss, constant, norm)
+        value, rest = rest[:n_points] * value_units, rest[n_points:]
         if np.ndim(theta) == 2:
             value = float(value[0])
     if 1 in orders:
         size = thetas.size * (1 if grid is None else 2)
         parts, rest = rest[:size].reshape(-1, *thetas.shape), rest[size:]
-        gradient = parts[0] * columns
+        units = np.full((n_points, 1, p), 1.0 if grid is None else grid.row_unit)
+        units[..., n_columns:] = constant
+        units *= slope_units[:, None, None]
+        gradient = parts[0] * units
         if grid is not None:
-            gradient += parts[1] * (columns * 2.0**-grid.bits)
+            units *= 2.0**-grid.bits
+            gradient += parts[1] * units
         gradient = gradient.reshape(np.shape(theta))
     if 2 in orders:
         full = np.empty((n_outputs, p, n_outputs, p))
-        unit = largest * np.outer(roots, roots)
+        unit = np.ones((p, p))
+        if grid is not None:
+            roots = np.full(p, grid.row_unit)
+            roots[n_columns:] = constant * 2.0**-grid.bits
+            unit = loss.curvature[1] * np.outer(roots, roots)
         for (j, k), gram in zip(_pairs(n_outputs), rest.reshape(-1, p, p), strict=True):
             both = (np.tril(gram) + np.tril(gram, -1).T) * (unit if j == k else -unit)
             full[j, :, k, :] = both

@@ -19,6 +19,7 @@ that no vectorized exponential can treat the last rows of a block differently fr
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,8 @@ _ROUNDING = 1e-14
 # Mean curvature of margin losses per unit of squared length, a guess that only sets step sizes:
 # that of the logistic loss where a fifth of the predictions are sure and the rest are not.
 _MARGIN_CURVATURE = 0.15
+# Beyond this norm of the logits a softmax gradient is within 2e-8 of its limit.
+_SATURATED = 25.0
 
 
 class Loss:
@@ -72,13 +75,30 @@ class Loss:
         """Largest absolute value of the loss where all logits are 0."""
         raise NotImplementedError
 
+    @property
+    def likelihood(self) -> bool:
+        """Whether it is the negative logarithm of a density, so that there is a true parameter."""
+        return False
+
     def slope_within(self, largest_logit: float) -> float:
-        """Largest norm of the derivative among logits of bounded norm."""
+        """Bound the norm of the derivative among logits of bounded norm, quickly: kernels ask."""
         raise NotImplementedError
+
+    def steepest(self, largest_logit: float) -> float:
+        """Largest norm of the derivative among logits of bounded norm: prices ask."""
+        return self.slope_within(largest_logit)
 
     def gap(self, largest_logit: float) -> float:
         """Largest distance of two records' gradients, for rows of norm at most 1."""
-        return 2.0 * self.slope_within(largest_logit)
+        return 2.0 * self.steepest(largest_logit)
+
+    def least_curvature(self, largest_logit: float) -> float:
+        """Lower bound on the second derivative among logits of bounded norm."""
+        return 0.0
+
+    def smoothed(self, width: float) -> Loss:
+        """Return itself or, of unbounded curvature, one below that by at most ``width / 2``."""
+        return self
 
     def range(self, largest_logit: float) -> float:
         """Largest difference of one record's losses among logits of bounded norm."""
@@ -116,6 +136,10 @@ class LogisticLoss(Loss):
     margin: float = 0.0
 
     @property
+    def likelihood(self) -> bool:
+        return self.margin == 0.0
+
+    @property
     def curvature(self) -> tuple[float, float]:
         return _MARGIN_CURVATURE, 0.25
 
@@ -146,6 +170,11 @@ class LogisticLoss(Loss):
                 high = t
         likely = float(expit(largest_logit * math.sin(low)))
         return min(2.0, 2.0 * math.cos(low) * likely * (1.0 + _ROUNDING))
+
+    def least_curvature(self, largest_logit: float) -> float:
+        r""":math:`\sigma(v)\sigma(-v)` falls with :math:`|v|`, which is at most *c + m*."""
+        farthest = abs(largest_logit) + abs(self.margin)
+        return float(expit(farthest) * expit(-farthest)) * (1.0 - _ROUNDING)
 
     def range(self, largest_logit: float) -> float:
         r""":math:`\log(1+e^{m+c}) - \log(1+e^{m-c})`, which is *c* itself without a margin."""
@@ -238,6 +267,9 @@ class HingeLoss(Loss):
     def range(self, largest_logit: float) -> float:
         return min(2.0 * largest_logit, 1.0 + largest_logit)
 
+    def smoothed(self, width: float) -> Loss:
+        return SmoothHingeLoss(width)
+
     def mean(self, z: Array) -> Array:
         """Return the logits: this loss is not a likelihood."""
         return z
@@ -253,15 +285,17 @@ def _hinge(z: Any, target: Any, width: float, value: Any, second: Any) -> None:
         sign = 1.0 if target[i] == 1 else -1.0
         for k in range(z.shape[1]):
             gap = 1.0 - sign * z[i, k]
-            bent = 0.0 < gap < width
-            if bent:
-                z[i, k] = -sign * gap / width
+            # no branches: which side of the kink a record is on cannot be predicted
+            if width > 0.0:
+                steep = min(max(gap, 0.0), width) / width
             else:
-                z[i, k] = -sign if gap > 0.0 else 0.0
+                steep = 1.0 if gap > 0.0 else 0.0
+            z[i, k] = -sign * steep
             if with_value:
+                bent = 0.0 < gap < width
                 value[i, k] = gap * gap / (2.0 * width) if bent else max(gap - 0.5 * width, 0.0)
             if with_second:
-                second[i, k] = 1.0 / width if bent else 0.0
+                second[i, k] = 1.0 / width if 0.0 < gap < width else 0.0
 
 
 # Several classes
@@ -278,6 +312,10 @@ class SoftmaxLoss(Loss):
         return self.n_classes
 
     @property
+    def likelihood(self) -> bool:
+        return True
+
+    @property
     def curvature(self) -> tuple[float, float]:
         """The largest is attained at probabilities 1/2, 1/2, 0, ..."""
         return (self.n_classes - 1.0) / self.n_classes**2, 0.5
@@ -288,6 +326,22 @@ class SoftmaxLoss(Loss):
 
     def slope_within(self, largest_logit: float) -> float:
         return math.sqrt(2.0)
+
+    def steepest(self, largest_logit: float) -> float:
+        r"""Return :math:`\max|p(z) - e_y|`, from :math:`\sqrt{1-1/K}` to :math:`\sqrt2`.
+
+        It is on the sphere, at logits that add up to 0 and take at most two values outside *y*
+        (the theory page has the proof): the angles of `range`, searched in the same way.
+        """
+        norm, n_classes = float(largest_logit), self.n_classes
+        if norm > _SATURATED:
+            return math.sqrt(2.0)
+        # With J = diag(p) - p p^T, a = p - e_y: the gradient J a of half the square has norm at
+        # most sqrt(1/2), and its Hessian |J h|^2 + E_p[a ((h - E h)^2 - Var h)] at most
+        # 1/4 + 2 Var h, Var h at most 1/2.
+        bend = 1.25 * norm * norm + norm / math.sqrt(2.0)
+        half_square = _largest_on_sphere(_half_square, norm, n_classes, bend, 5e-9)
+        return min(math.sqrt(2.0), math.sqrt(2.0 * half_square) * (1.0 + _ROUNDING))
 
     def range(self, largest_logit: float) -> float:
         r"""Range of the cross entropy over logits of bounded norm.
@@ -306,7 +360,9 @@ class SoftmaxLoss(Loss):
             return math.sqrt(2.0) * norm
         far = math.exp(-norm * math.sqrt(n_classes / (n_classes - 1)))
         lowest = math.log1p((n_classes - 1) * far)
-        highest = _largest_cross_entropy(norm, n_classes)
+        # |d2 loss / d angle2| <= norm^2 * |Hessian| + norm * |gradient|
+        bend = norm * norm / 2.0 + math.sqrt(2.0) * norm
+        highest = _largest_on_sphere(_cross_entropy, norm, n_classes, bend, 1e-12 * norm)
         return highest - lowest + 2e-15 * highest
 
     def mean(self, z: Array) -> Array:
@@ -346,22 +402,31 @@ def _softmax(z: Any, target: Any, n_classes: int, value: Any, second: Any) -> No
             z[i, first + target[i]] -= 1.0
 
 
-def _largest_cross_entropy(norm: float, n_classes: int) -> float:
-    """Maximum of the loss on the sphere, from above, by bisection of every candidate interval."""
-    # |d2 loss / d angle2| <= norm^2 * |Hessian| + norm * |gradient| <= norm^2 / 2 + sqrt(2) norm,
-    # so an interior maximum is at most bend * width^2 / 8 above the nearer end of its interval.
-    bend = norm * norm / 2.0 + math.sqrt(2.0) * norm
+def _largest_on_sphere(
+    function: Callable[[Array, Array], Array],
+    norm: float,
+    n_classes: int,
+    bend: float,
+    precision: float,
+) -> float:
+    """Bound a function of the logits on the sphere from above, by bisection of intervals.
+
+    ``function`` takes the logits less the label's own, of the group and of the rest (shape (2, m)),
+    and how many classes each has; ``bend`` bounds its second derivative by the angle, so that an
+    interior maximum is at most ``bend * width^2 / 8`` above the nearer end of its interval. Every
+    interval that could still hold the maximum is kept.
+    """
     cells = 64
     width = math.pi / cells
     groups, left = np.meshgrid(np.arange(1.0, n_classes), width * np.arange(cells), indexing="ij")
     groups, left = groups.ravel(), left.ravel()
     while True:
         ends = np.maximum(
-            _cross_entropy(left, groups, norm, n_classes),
-            _cross_entropy(left + width, groups, norm, n_classes),
+            function(*_two_groups(left, groups, norm, n_classes)),
+            function(*_two_groups(left + width, groups, norm, n_classes)),
         )
         best, slack = float(ends.max()), bend * width * width / 8.0
-        if slack <= 1e-12 * norm:
+        if slack <= precision:
             return best + slack
         alive = ends + slack >= best
         width /= 2.0
@@ -369,19 +434,30 @@ def _largest_cross_entropy(norm: float, n_classes: int) -> float:
         left = (left[alive][:, None] + np.array([0.0, width])).ravel()
 
 
-def _cross_entropy(angle: Array, group: Array, norm: float, n_classes: int) -> Array:
-    """Loss at the point of the sphere where `group` other classes share one logit, the rest one."""
+def _two_groups(angle: Array, group: Array, norm: float, n_classes: int) -> tuple[Array, Array]:
+    """Logits less the label's own where `group` other classes share one logit, the rest one."""
     others = n_classes - 1.0
     rest = others - group
     own = -norm * np.cos(angle) * math.sqrt(others / n_classes)
     common = norm * np.cos(angle) / math.sqrt(others * n_classes)
     # (rest on the group, -group on the rest), scaled to length norm * sin(angle)
     spread = norm * np.sin(angle) / np.sqrt(others * group * np.maximum(rest, 1.0))
-    first = common + spread * rest - own
-    second = common - spread * group - own
-    top = np.maximum(0.0, np.maximum(first, np.where(rest > 0.0, second, -np.inf)))
-    total = np.exp(-top) + group * np.exp(first - top) + rest * np.exp(np.minimum(second - top, 0))
-    return np.asarray(top + np.log(total))
+    second = np.where(rest > 0.0, common - spread * group - own, -np.inf)
+    return np.stack([common + spread * rest - own, second]), np.stack([group, rest])
+
+
+def _cross_entropy(gaps: Array, counts: Array) -> Array:
+    top = np.maximum(0.0, gaps.max(axis=0))
+    return np.asarray(top + np.log(np.exp(-top) + (counts * np.exp(gaps - top)).sum(axis=0)))
+
+
+def _half_square(gaps: Array, counts: Array) -> Array:
+    """Half of |p - e_y|^2, by probabilities relative to the largest."""
+    top = np.maximum(0.0, gaps.max(axis=0))
+    weights = np.exp(gaps - top)
+    wrong = (counts * weights).sum(axis=0)
+    total = np.exp(-top) + wrong
+    return np.asarray(0.5 * (wrong**2 + (counts * weights**2).sum(axis=0)) / total**2)
 
 
 # Numbers
@@ -426,6 +502,10 @@ class HuberLoss(Loss):
 @dataclass(frozen=True)
 class SquaredLoss(Loss):
     r""":math:`(z - y)^2 / 2`; targets in [-1, 1]."""
+
+    @property
+    def likelihood(self) -> bool:
+        return True
 
     @property
     def curvature(self) -> tuple[float, float]:

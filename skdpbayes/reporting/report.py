@@ -135,11 +135,11 @@ def _profile(claim: PrivacyGuarantee) -> list[tuple[float, float]]:
 def _meaning(claim: PrivacyGuarantee) -> list[str]:
     if math.isinf(claim.epsilon):
         return ["Nothing is protected: the release may reveal every record."]
-    who = "replaced by any other one" if claim.adjacency == "replace_one" else "left out"
     text = [
         "Somebody who knows all records but one, and everything about the method, sees the "
-        f"release and wants to know whether that record is there or was {who}. The tables say how "
-        "well the best possible attack can do, whatever its computing power."
+        "release and wants to tell the records from those that remain when "
+        f"{claim.neighbor}. The tables say how well the best possible attack can do, whatever its "
+        "computing power."
     ]
     if claim.conditions:
         text.append(f"This holds if {'; '.join(claim.conditions)}.")

@@ -55,6 +55,10 @@ def blobs(n=600, n_classes=3, seed=0):
 def test_every_sampler_finds_the_posterior_without_noise(params):
     X, y = linear_data()
     model = DPSGLDClassifier(epsilon=np.inf, random_state=0, **params).fit(X, y)
+    if params["sampler"] in ("sgnht", "sgfs"):  # nothing tells the temperature of these
+        with pytest.raises(AttributeError, match="temperature_"):  # the last that is looked at
+            chain_around_the_mode(model, X, y)
+        return
     if "prior" not in params:
         chain_around_the_mode(model, X, y)
         return
@@ -173,8 +177,8 @@ def test_every_sampler_runs_within_its_budget(sampler, batch_size, tmp_path):
     ).fit(X, y)
     assert model.privacy_.epsilon_at(1e-4) <= 2.0 + 1e-9
     assert ledger.remaining_epsilon() < 0.01
-    assert model.temperature_ >= 1.0
-    assert (model.temperature_ == 1.0) == (sampler in ("sgnht", "sgfs"))
+    assert hasattr(model, "temperature_") == (sampler in ("sgld", "sghmc"))
+    assert getattr(model, "temperature_", 2.0) > 1.0
     assert model.score(X, y) > 0.5
 
 
@@ -261,10 +265,10 @@ def test_rows_are_bounded_alike_in_fit_and_predict(form):
 def test_parameters_set_after_a_fit_do_not_change_it():
     X, y = linear_data()
     model = DPSGLDClassifier(random_state=0).fit(X, y)
-    before = model.predict_proba(X), model.sample_posterior()["coef"]
+    before = model.predict_proba(X), model.sample_posterior(posterior="chain")["coef"]
     model.set_params(data_norm=0.1, prior_scale=9.0, fit_intercept=False, n_kept=3, tail=0.1)
     np.testing.assert_array_equal(model.predict_proba(X), before[0])
-    np.testing.assert_array_equal(model.sample_posterior()["coef"], before[1])
+    np.testing.assert_array_equal(model.sample_posterior(posterior="chain")["coef"], before[1])
 
 
 @pytest.mark.parametrize("make", [DPSGLDClassifier, DPSGLDNetworkClassifier])
@@ -299,27 +303,19 @@ def test_a_frame_is_predicted_without_a_warning(make):
         )
 
 
-@pytest.mark.parametrize("make", [DPSGLDClassifier, DPSGLDNetworkClassifier])
-def test_intervals_are_not_offered_and_the_reason_is_given(make):
-    X, y = linear_data()
-    model = make(n_steps=10, random_state=0).fit(X, y)
-    assert not hasattr(model, "interval")
-    with pytest.raises(AttributeError):
-        model.interval()
-
-
 def test_more_draws_than_kept_is_an_error():
     X, y = linear_data()
     model = DPSGLDClassifier(n_kept=5, random_state=0).fit(X, y)
-    assert model.sample_posterior(3, random_state=0)["coef"].shape == (3, 1, 3)
+    chosen = model.sample_posterior(3, random_state=0, posterior="chain")
+    assert chosen["coef"].shape == (3, 1, 3)
     with pytest.raises(ValueError, match="n_kept=6"):
-        model.sample_posterior(6)
+        model.sample_posterior(6, posterior="chain")
 
 
 def test_half_of_the_chain_is_left_out():
     X, y = linear_data()
     model = DPSGLDClassifier(n_steps=40, n_kept=40, random_state=0).fit(X, y)
-    assert len(model.sample_posterior()["coef"]) == 20
+    assert len(model.sample_posterior(posterior="chain")["coef"]) == 20
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])

@@ -130,12 +130,14 @@ def test_facts_bound_a_search_and_are_attained(loss, largest):
         value, slope, second = evaluate(loss, z, np.full(z.size, target))
         slopes.append(np.abs(slope).max())
         ranges.append(value.max() - value.min())
-        seconds.append(second.max())
+        seconds += [second.min(), second.max()]
     assert max(slopes) <= loss.slope_within(largest) <= loss.slope
     assert max(slopes) >= loss.slope_within(largest) * (1.0 - 1e-9)
     assert max(ranges) <= loss.range(largest) * (1.0 + 1e-13)
     assert max(ranges) >= loss.range(largest) * (1.0 - 1e-9)
+    assert loss.least_curvature(largest) <= min(seconds)
     assert max(seconds) <= loss.curvature[1]
+    assert loss.steepest(largest) == loss.slope_within(largest)
     assert loss.gap(largest) <= 2.0 * loss.slope_within(largest)
 
 
@@ -147,7 +149,8 @@ def test_softmax_facts_bound_a_search(n_classes):
     value, slope, _ = evaluate(loss, z, np.zeros(20_000, dtype=np.int64))
     assert np.ptp(value) <= loss.range(2.0)
     assert np.ptp(value) >= 0.8 * loss.range(2.0)
-    assert np.linalg.norm(slope, axis=1).max() <= loss.slope
+    assert np.linalg.norm(slope, axis=1).max() <= loss.steepest(2.0) < loss.slope
+    assert np.linalg.norm(slope, axis=1).max() >= 0.8 * loss.steepest(2.0)
     half = np.zeros(n_classes)
     half[2:] = -800.0
     _, _, second = evaluate(loss, half[None], [0])
@@ -161,13 +164,34 @@ def test_facts_agree_with_the_sensitivities_of_the_privacy_room(largest):
     logistic, hinge = LogisticLoss(), HingeLoss()
     assert math.isclose(logistic.gap(largest), privacy.logistic_gradient_gap(largest))
     for loss, name in ((logistic, "logistic"), (hinge, "hinge"), (SoftmaxLoss(4), "softmax")):
-        for adjacency, fact in (("zero_out", loss.slope_within), ("replace_one", loss.gap)):
-            known = privacy.gradient_sensitivity(name, 1.0, adjacency, coef_norm=norm)
+        for adjacency, fact in (("zero_out", loss.steepest), ("replace_one", loss.gap)):
+            known = privacy.gradient_sensitivity(name, 1.0, adjacency, coef_norm=norm, n_classes=4)
             assert math.isclose(fact(norm), known, rel_tol=1e-12)
+    for n_classes in (2, 3, 10):
+        known = privacy.softmax_range(largest, n_classes)
+        assert math.isclose(SoftmaxLoss(n_classes).range(largest), known, rel_tol=1e-9)
     assert LogisticLoss().curvature[1] == privacy.loss_curvature("logistic", 1.0)
     assert SoftmaxLoss(4).curvature[1] == privacy.loss_curvature("softmax", 1.0)
     smooth = SmoothHingeLoss(0.5).curvature[1]
     assert smooth == privacy.loss_curvature("hinge", 1.0, smoothing=0.25)
+
+
+def test_least_curvature_is_attained():
+    for loss in (LogisticLoss(), LogisticLoss(1.5)):
+        second = evaluate(loss, np.array([-2.0, 2.0]), np.zeros(2))[2]
+        assert math.isclose(second.min(), loss.least_curvature(2.0), rel_tol=1e-13)
+
+
+@pytest.mark.parametrize("width", [0.01, 0.5, 3.0])
+def test_a_smoothed_loss_lies_below_by_at_most_half_the_width(width):
+    z = np.linspace(-6.0, 6.0, 4001)
+    smooth = HingeLoss().smoothed(width)
+    exact, below = (evaluate(loss, z, np.ones(z.size))[0] for loss in (HingeLoss(), smooth))
+    assert (exact - below).min() >= 0.0
+    assert (exact - below).max() == pytest.approx(0.5 * width)
+    assert math.isfinite(smooth.curvature[1])
+    for loss in (LogisticLoss(), SoftmaxLoss(3), smooth):
+        assert loss.smoothed(width) is loss
 
 
 def test_means():

@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 import numbers
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from skdpbayes import privacy, randomness
 from skdpbayes._validation import (
     check_choice,
     check_flag,
+    check_integer,
+    check_is_fitted,
     check_real,
     check_scale,
     is_fitted,
@@ -30,12 +34,15 @@ from skdpbayes.estimators.chain.coordinates import (
     public_coordinates,
     released_coordinates,
 )
+from skdpbayes.estimators.chain.inference import MOST_COLUMNS as MOST_COLUMNS_OF_INTERVALS
+from skdpbayes.estimators.chain.inference import ScoreEquation
 from skdpbayes.estimators.chain.plan import ChainPlan, check_delta
 from skdpbayes.estimators.chain.potential import CoefficientPrior, LinearPotential
-from skdpbayes.estimators.chain.run import Dynamics, choose_draws, run_chain
-from skdpbayes.estimators.linear.posterior import LinearPosterior
+from skdpbayes.estimators.chain.run import ChainResult, Dynamics, choose_draws, run_chain
+from skdpbayes.estimators.linear.normal import NormalMixture
+from skdpbayes.estimators.linear.posterior import LinearPosterior, split_coefficients
 from skdpbayes.fitting.bounds import Bound
-from skdpbayes.fitting.estimator import NOT_PRIVATE
+from skdpbayes.fitting.estimator import NOT_PRIVATE, offers
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.fitting.threads import one_blas_thread
 from skdpbayes.privacy.budget import Budget
@@ -58,10 +65,9 @@ PRIORS = {"cauchy": CoefficientPrior.cauchy, "normal": CoefficientPrior.normal}
 COEFFICIENT_SCALE, INTERCEPT_SCALE = 2.5, 10.0
 # All records are one batch while a pass is cheap: that has the least noise per record.
 LARGEST_BATCH = 1 << 17
-NO_INTERVAL = (
-    "the states of a private chain spread by its temperature (temperature_), not by what is "
-    "unknown about the coefficients. ObjPertLogisticRegression has intervals."
-)
+# Intervals need privacy noise below this share of the curvature per direction.
+LARGEST_NOISE = 1.0 / 3.0
+POSTERIORS = ("auto", "noise_aware", "chain")
 
 
 class DPSGLDClassifier(PrivateClassifier):
@@ -178,7 +184,9 @@ class DPSGLDClassifier(PrivateClassifier):
     classes_ : ndarray of shape (n_classes,)
         Public: the label set.
     temperature_ : float
-        Released: mean temperature of the tail; 1 where privacy is free.
+        Released: mean temperature of the tail, the noise that was added over the noise that
+        temperature 1 needs; 1 where privacy is free. Only of "sgld" and "sghmc": for the other two
+        it would be a claim of their theory, which chains of this length do not meet.
     noise_ : Noise
         Public: least noise that a step adds to its sum of clipped gradients.
     clip_norm_ : float
@@ -344,6 +352,7 @@ class DPSGLDClassifier(PrivateClassifier):
                 generator,
                 tail=plan.settings.tail,
                 n_kept=plan.settings.n_kept,
+                keep_score=plan.chain.private and plan.no_interval(coordinates) is None,
             )
         coef, intercept = coordinates.coefficients(result.mean)
         return ChainPosterior(
@@ -352,7 +361,62 @@ class DPSGLDClassifier(PrivateClassifier):
             LinearPosterior(*coordinates.coefficients(result.draws), rows.bound),
             result.temperature,
             float(dynamics.steps[0]),
+            plan.inference(coordinates, result),
         )
+
+    @available_if(offers("interval"))
+    def interval(self, level: float = 0.9) -> dict[str, np.ndarray]:
+        """Intervals for the true coefficients, the noise of the mechanism included.
+
+        They follow from the mean of the noisy gradients of all steps (two classes; every sampler)
+        and are post-processing. The coefficients are those of the model on bounded rows: where
+        ``data_norm`` cuts many rows, they differ from the coefficients of the rows as they are.
+
+        Parameters
+        ----------
+        level : float, default=0.9
+            Probability that an interval should cover, in (0, 1).
+
+        Returns
+        -------
+        dict of ndarrays of shape (..., 2)
+            Lower and upper ends for ``"coef"`` and ``"intercept"``; nan for a column whose variance
+            is hidden by the noise of the released moments.
+        """
+        return super().interval(level)
+
+    def sample_posterior(
+        self, n_samples: int | None = None, random_state: Any = None, *, posterior: str = "auto"
+    ) -> dict[str, np.ndarray]:
+        """Draw coefficients given what the fit released; it costs no privacy.
+
+        Parameters
+        ----------
+        n_samples : int or None, default=None
+            Number of draws; None for 1000, or for all kept states of the chain.
+        random_state : int, RandomState, Generator or None, default=None
+            Of the draws; None takes states of the chain at even distances.
+        posterior : {"auto", "noise_aware", "chain"}, default="auto"
+            "noise_aware" draws from what the noisy gradients say about the true coefficients, the
+            distribution behind ``interval``. "chain" returns states of the chain: without privacy
+            they are draws from the posterior, with it they spread by ``temperature_`` and not by
+            what is unknown. "auto" is "noise_aware" for private fits that have intervals (public
+            and released numbers decide) and "chain" for all others.
+
+        Returns
+        -------
+        dict of ndarrays
+            First axis the draw.
+        """
+        check_choice("posterior", posterior, POSTERIORS)
+        check_is_fitted(self)
+        reason = self._posterior.missing.get("interval")
+        if posterior == "noise_aware" and reason is not None:
+            raise ValueError(f"posterior='noise_aware' is not available: {reason}")
+        private = math.isfinite(self.privacy_.epsilon)
+        if posterior == "noise_aware" or (posterior == "auto" and private and reason is None):
+            return self._posterior.noise_aware_draws(n_samples, random_state)
+        return self._posterior.draws(n_samples, random_state)
 
     def _prior(self) -> CoefficientPrior:
         check_choice("prior", self.prior, PRIORS)
@@ -559,6 +623,52 @@ class LinearChainPlan:
             coordinates = coordinates.with_constant(rules.constant_feature(step, curvature, stable))
         return step, coordinates
 
+    def no_interval(self, coordinates: Coordinates) -> str | None:
+        """Return why there are no intervals, by public and released numbers, or None."""
+        if self.n_classes > 2:
+            return "it is known for two classes only"
+        if coordinates.curvature is not None:
+            return None
+        if coordinates.moments is None:
+            return (
+                "this fit released no moments of the rows (preconditioner=None, a given matrix, or "
+                "too few records for them), without which the curvature is unknown"
+            )
+        d = coordinates.center.shape[0]
+        if d > MOST_COLUMNS_OF_INTERVALS:
+            return f"{d} columns are too many; at most {MOST_COLUMNS_OF_INTERVALS} have intervals"
+        chain, mean = self.chain, self._curvature[0]
+        noise = chain.gradient_noise / math.sqrt(chain.n_steps)
+        curvature = mean * chain.n_samples / coordinates.dimension
+        if noise > LARGEST_NOISE * curvature:
+            return (
+                f"the noise ({noise:.3g}) is more than a third of the curvature "
+                f"({curvature:.3g}) that so many records have; more of them or a larger epsilon "
+                "would help"
+            )
+        return None
+
+    def inference(
+        self, coordinates: Coordinates, result: ChainResult
+    ) -> ScoreEquation | NormalMixture | str:
+        """Return what intervals are made of, or the reason why there are none."""
+        reason = self.no_interval(coordinates)
+        if reason is not None:
+            return reason
+        if result.score is None:  # no privacy: the posterior is round in these coordinates
+            assert coordinates.curvature is not None
+            stiffness = coordinates.curvature * self.chain.n_samples / coordinates.dimension
+            lift = np.column_stack(coordinates.coefficients(np.eye(result.mean.shape[1])))
+            return NormalMixture(result.mean @ lift, lift.T[None] / math.sqrt(stiffness))
+        return ScoreEquation(
+            result.score,
+            coordinates,
+            self.prior,
+            self.chain.n_samples,
+            self.chain.sampling_rate,
+            self.chain.clip_norm,
+        )
+
     def dynamics(self, step: float, potential: LinearPotential) -> Dynamics:
         """Turn the step of SGLD into the sampler's; Fisher scoring also needs the information.
 
@@ -588,8 +698,10 @@ class ChainPosterior:
     coef: np.ndarray
     intercept: np.ndarray
     states: LinearPosterior
-    temperature: float
+    temperature: float | None
     step_size: float
+    inference: ScoreEquation | NormalMixture | str
+    """What intervals are made of, or the reason why there are none."""
 
     @property
     def numbers_per_row(self) -> int:
@@ -598,17 +710,46 @@ class ChainPosterior:
 
     @property
     def missing(self) -> dict[str, str]:
-        """A chain has no error bars yet."""
-        return {"interval": NO_INTERVAL}
+        """Intervals, where the release does not tell enough."""
+        if isinstance(self.inference, str):
+            return {"interval": f"{self.inference}."}
+        return {}
 
     def attributes(self) -> dict[str, Any]:
         """Return the average of the tail and the numbers that follow from the released moments."""
-        return {
+        shown = {
             "coef_": self.coef,
             "intercept_": self.intercept,
-            "temperature_": self.temperature,
             "step_size_": self.step_size,
         }
+        return shown if self.temperature is None else {**shown, "temperature_": self.temperature}
+
+    @cached_property
+    def normal(self) -> NormalMixture:
+        """What the release says of the true coefficients, solved for when it is first asked for."""
+        assert not isinstance(self.inference, str)
+        if isinstance(self.inference, NormalMixture):
+            return self.inference
+        with one_blas_thread():
+            return self.inference.posterior()
+
+    def interval(self, level: float) -> dict[str, np.ndarray]:
+        """Return the ends of central intervals."""
+        ends = [self._split(self.normal.quantiles(0.5 + 0.5 * s * level)) for s in (-1.0, 1.0)]
+        found = {name: np.stack([end[name] for end in ends], axis=-1) for name in ends[0]}
+        if isinstance(self.inference, ScoreEquation):
+            found["coef"][:, self.inference.hidden] = np.nan
+        return found
+
+    def noise_aware_draws(self, n_samples: int | None, random_state: Any) -> dict[str, np.ndarray]:
+        """Draw from the distribution behind the intervals."""
+        size = 1000 if n_samples is None else check_integer("n_samples", n_samples, low=1)
+        # derived: the seed of the fit would repeat the secret noise
+        generator = randomness.derived_generator(random_state, 1)
+        return self._split(self.normal.draws(size, generator))
+
+    def _split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
+        return split_coefficients(flat[..., None, :], self.coef.shape[1], 1.0)
 
     def decision(self, X: Any) -> np.ndarray:
         """Logits or logarithms of the probabilities averaged over the states."""

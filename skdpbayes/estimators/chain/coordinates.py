@@ -27,6 +27,7 @@ from skdpbayes.privacy import Adjacency
 
 __all__ = [
     "Coordinates",
+    "Moments",
     "check_public_covariance",
     "exact_coordinates",
     "moment_sensitivity",
@@ -46,7 +47,30 @@ NOISE_FLOOR = 0.25
 PLAIN_DIMENSION = 8.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Released mean and covariance of the rows, with the law of their noise."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    """Without what noise adds to its eigenvalues."""
+    variances: np.ndarray
+    """Of the columns, as they were released."""
+    mean_noise: float
+    """Standard deviation of the noise on an entry of the mean."""
+    covariance_noise: float
+    """Standard deviation of the noise on the diagonal; off it, by sqrt(2) less."""
+
+    def redrawn(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and covariance that the rows may have had, given what was released."""
+        d = self.mean.shape[0]
+        square = generator.standard_normal((d, d))
+        noise = self.covariance_noise * 0.5 * (square + square.T)
+        mean = self.mean + self.mean_noise * generator.standard_normal(d)
+        return mean, self.covariance + noise
+
+
+@dataclass(frozen=True, eq=False)
 class Coordinates:
     """The affine map of rows; ``scale`` alone if ``transform`` is None."""
 
@@ -59,6 +83,8 @@ class Coordinates:
     """Number of directions that share the length of a row: 1 / largest eigenvalue."""
     curvature: float | None = None
     """Mean curvature of a record's loss per unit of squared length, where it is known exactly."""
+    moments: Moments | None = None
+    """What the map was made from, if it was released with noise."""
     centered: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -158,7 +184,7 @@ def public_coordinates(
 ) -> Coordinates:
     """Coordinates from a public covariance matrix of the rows."""
     matrix = check_public_covariance(covariance, n_columns)
-    transform, dimension = _whitening(matrix, 0.0, least_variance)
+    transform, dimension, _ = _whitening(matrix, 0.0, least_variance)
     return Coordinates(np.zeros(n_columns), transform, 1.0, 0.0, dimension)
 
 
@@ -191,10 +217,24 @@ def released_coordinates(
         total, moments = _release(total, moments, noise, generator)
     center = total / n_rows if centered else np.zeros(d)
     covariance = moments / n_rows - np.outer(center, center)
-    transform, dimension = _whitening(
+    transform, dimension, clean = _whitening(
         covariance, noise * math.sqrt(2.0 * d) / n_rows, least_variance / data_norm**2
     )
-    return Coordinates(center * data_norm, transform / data_norm, 1.0, 0.0, dimension)
+    known = None
+    if noise > 0.0:
+        mean = total / n_rows
+        clean = clean if centered else clean - np.outer(mean, mean)
+        variances = np.diag(moments) / n_rows - np.square(mean)
+        known = Moments(
+            mean * data_norm,
+            clean * data_norm**2,
+            variances * data_norm**2,
+            noise / MEAN_WEIGHT / n_rows * data_norm,
+            noise / n_rows * data_norm**2,
+        )
+    return Coordinates(
+        center * data_norm, transform / data_norm, 1.0, 0.0, dimension, moments=known
+    )
 
 
 def exact_coordinates(
@@ -270,8 +310,12 @@ def _release(
     return flat[:d] / MEAN_WEIGHT, noisy
 
 
-def _whitening(covariance: np.ndarray, edge: float, least: float) -> tuple[np.ndarray, float]:
+def _whitening(
+    covariance: np.ndarray, edge: float, least: float
+) -> tuple[np.ndarray, float, np.ndarray]:
     """Return a whitening matrix that gives rows a mean square length of 1, and its dimension.
+
+    Third comes the covariance without what noise adds to its eigenvalues.
 
     Noise alone has eigenvalues up to ``edge``. A direction of variance v above half of it shows as
     v + edge^2 / (4 v) (Benaych-Georges and Nadakuditi 2011), which is inverted; the rest shares
@@ -289,4 +333,4 @@ def _whitening(covariance: np.ndarray, edge: float, least: float) -> tuple[np.nd
     stretched = np.maximum(variance, floor)
     dimension = max(1.0, float(np.sum(variance / stretched)))
     transform = (vectors / np.sqrt(stretched * dimension)) @ vectors.T
-    return 0.5 * (transform + transform.T), dimension
+    return 0.5 * (transform + transform.T), dimension, (vectors * variance) @ vectors.T

@@ -14,12 +14,22 @@ from skdpbayes._validation import check_integer
 from skdpbayes.estimators.chain.plan import NOISE_BITS, ChainPlan
 from skdpbayes.estimators.chain.potential import Potential
 
-__all__ = ["SAMPLERS", "ChainResult", "Dynamics", "choose_draws", "run_chain", "step_sizes"]
+__all__ = [
+    "SAMPLERS",
+    "ChainResult",
+    "Dynamics",
+    "Score",
+    "choose_draws",
+    "run_chain",
+    "step_sizes",
+]
 
 SAMPLERS = ("sgld", "sghmc", "sgnht", "sgfs")
 # Noise is drawn for about this many numbers and batches for about this many rows at a time.
 NOISE_BLOCK = 1 << 15
 BATCH_BLOCK = 1 << 16
+# Mean states that a score keeps.
+MOST_RUNS = 1000
 NO_STARTS = np.empty(0, dtype=np.int64)
 
 
@@ -51,13 +61,65 @@ class Dynamics:
         return np.sqrt(2.0 * self.friction / self.steps)
 
     def temperatures(self, noise: np.ndarray) -> np.ndarray:
-        """Temperature of every step given the noise on the gradient.
-
-        The thermostat and Fisher scoring count all noise in, and stay at 1.
-        """
-        if self.sampler in ("sgnht", "sgfs"):
-            return np.ones_like(noise)
+        """Temperature of every step of Langevin dynamics given the noise on the gradient."""
         return np.square(noise / self._unit_langevin())
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """Mean of the noisy gradients that a chain released, and where it asked for them.
+
+    Steps count by one over the variance of their noise. Steps in a row are averaged if there are
+    more than `MOST_RUNS`, because memory must not grow with their count; within a run so short the
+    chain hardly moves.
+    """
+
+    states: np.ndarray
+    """Mean state before the steps of every run, flattened, (n_runs, p)."""
+    weights: np.ndarray
+    """Share of every run, (n_runs,)."""
+    gradient: np.ndarray
+    """Mean of the estimated gradients of all losses, noise included, (p,)."""
+    noise_variance: float
+    """Variance of the noise on each of its entries."""
+    batch_share: float
+    """Sum of the squares of the steps' shares: 1 / n_steps if all count alike."""
+
+
+class _ScoreSums:
+    """Sums behind `Score`, step by step; every argument is released or public."""
+
+    def __init__(self, n_steps: int, size: int, noise: np.ndarray) -> None:
+        self.length = math.ceil(n_steps / MOST_RUNS)
+        self.states = np.zeros((min(n_steps, MOST_RUNS), size))
+        self.shares = np.zeros(self.states.shape[0])
+        self.gradient = np.zeros(size)
+        self.squares = 0.0
+        self.noise = noise
+        self.step = 0
+
+    def add(self, position: np.ndarray, gradient: np.ndarray) -> None:
+        """Count a step: where it asked, and the noisy answer."""
+        share = float(self.noise[self.step if self.noise.shape[0] > 1 else 0]) ** -2
+        run = self.step // self.length
+        self.states[run] += share * position.ravel()
+        self.shares[run] += share
+        self.gradient += share * gradient.ravel()
+        self.squares += share * share
+        self.step += 1
+
+    def score(self) -> Score:
+        """Turn the sums into means."""
+        used = self.shares > 0.0
+        shares = self.shares[used]
+        total = float(shares.sum())
+        return Score(
+            self.states[used] / shares[:, None],
+            shares / total,
+            self.gradient / total,
+            1.0 / total,
+            self.squares / total**2,
+        )
 
 
 class ChainResult(NamedTuple):
@@ -65,7 +127,9 @@ class ChainResult(NamedTuple):
 
     mean: np.ndarray
     draws: np.ndarray
-    temperature: float
+    temperature: float | None
+    """None where only the sampler's theory says what it is."""
+    score: Score | None
 
 
 def step_sizes(first: float, schedule: Any, n_steps: int) -> np.ndarray:
@@ -154,6 +218,7 @@ def _states(
     scales: np.ndarray,
     start: np.ndarray,
     generators: list[np.random.Generator],
+    sums: _ScoreSums | None,
 ) -> Iterator[np.ndarray]:
     """Yield the states of the chain.
 
@@ -172,13 +237,17 @@ def _states(
         grids = _of_steps(scales, first, last) * 2.0**-NOISE_BITS
         sizes = _of_steps(dynamics.steps, first, last)
         steps = models.BatchSteps(rows, starts, noise, grids, sizes, rate)
-        yield from _block_states(potential, stepper, steps, plan.clip_norm)
+        yield from _block_states(potential, stepper, steps, plan.clip_norm, sums)
 
 
 def _block_states(
-    potential: Potential, stepper: _Stepper, steps: models.BatchSteps, clip_norm: float
+    potential: Potential,
+    stepper: _Stepper,
+    steps: models.BatchSteps,
+    clip_norm: float,
+    sums: _ScoreSums | None,
 ) -> Iterator[np.ndarray]:
-    if stepper.dynamics.sampler == "sgld":
+    if stepper.dynamics.sampler == "sgld" and sums is None:
         states = potential.langevin_states(stepper.position, steps, clip_norm)
         if states is not None:
             stepper.position = states[-1]
@@ -194,6 +263,8 @@ def _block_states(
         np.rint(released, out=released)
         released += steps.noise[t]
         released *= grid / rate
+        if sums is not None:
+            sums.add(stepper.position, released)
         released += prior
         yield stepper.step(h, grid * 2.0**NOISE_BITS / rate, released)
 
@@ -208,28 +279,52 @@ def run_chain(
     tail: float,
     n_kept: int,
     progress: Callable[..., Iterable[Any]] | None = None,
+    keep_score: bool = False,
 ) -> ChainResult:
-    """Run the chain; keep the mean of its tail and thinned draws."""
+    """Run the chain; keep the mean of its tail, thinned draws and, if asked, the score.
+
+    A chain whose steps decrease spends less time in its later states: averages weight them by the
+    step (Li et al. 2019), and draws are evenly spaced in time.
+    """
     shape = potential.shape
     scales = plan.noise_scales(
         dynamics.langevin(), math.prod(shape), potential.rounding(plan.most_rows)
     )
-    states = _states(potential, plan, dynamics, scales, start, randomness.spawn(generator, 3))
+    sums = None
+    if keep_score:
+        sums = _ScoreSums(plan.n_steps, start.size, scales / plan.sampling_rate)
+    states = _states(potential, plan, dynamics, scales, start, randomness.spawn(generator, 3), sums)
     first = plan.n_steps - math.ceil(tail * plan.n_steps)
-    kept = np.unique(np.linspace(first, plan.n_steps - 1, n_kept).round().astype(int))
-    total = np.zeros(shape)
+    kept = _kept_steps(dynamics.steps, first, plan.n_steps, n_kept)
+    total, time = np.zeros(shape), 0.0
     draws = np.empty((kept.shape[0], *shape))
     place = 0
     shown = states if progress is None else progress(states, total=plan.n_steps, label="steps")
     for t, state in enumerate(shown):
         if t >= first:
-            total += state
+            step = float(dynamics.steps[t]) if dynamics.steps.shape[0] > 1 else 1.0
+            total += step * state
+            time += step
         if place < kept.shape[0] and t == kept[place]:
             draws[place] = state
             place += 1
-    temperatures = dynamics.temperatures(scales / plan.sampling_rate)
-    temperature = float(temperatures[first if temperatures.shape[0] > 1 else 0 :].mean())
-    return ChainResult(total / (plan.n_steps - first), draws, temperature)
+    temperature = None
+    if dynamics.sampler in ("sgld", "sghmc"):
+        temperatures = dynamics.temperatures(scales / plan.sampling_rate)
+        times = dynamics.steps[first:] if temperatures.shape[0] > 1 else None
+        of_tail = temperatures[first if temperatures.shape[0] > 1 else 0 :]
+        temperature = float(np.average(of_tail, weights=times))
+    score = None if sums is None else sums.score()
+    return ChainResult(total / time, draws, temperature, score)
+
+
+def _kept_steps(steps: np.ndarray, first: int, n_steps: int, n_kept: int) -> np.ndarray:
+    """Return which steps of the tail are kept as draws: evenly spaced in time."""
+    if steps.shape[0] == 1:
+        return np.unique(np.linspace(first, n_steps - 1, n_kept).round().astype(int))
+    times = np.cumsum(steps[first:])
+    places = np.searchsorted(times, np.linspace(times[0], times[-1], n_kept) * (1.0 - 1e-12))
+    return np.unique(first + np.minimum(places, n_steps - 1 - first))
 
 
 def choose_draws(available: int, n_samples: int | None, random_state: Any) -> np.ndarray:

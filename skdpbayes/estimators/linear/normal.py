@@ -14,11 +14,13 @@ model of its own: slope :math:`a = h/(h+\lambda)`, variance :math:`v = (h+\sigma
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
-__all__ = ["NormalPosterior", "noise_aware_posterior"]
+__all__ = ["MEASURED_FROM", "NormalMixture", "NormalPosterior", "noise_aware_posterior"]
 
 # An eigenvalue below this many deviations of the noise on it counts as no information. In the
 # simulations of the user guide 90 % intervals of the weakest feature cover 79 % at 1, 88 % at 1.5;
@@ -110,3 +112,37 @@ def noise_aware_posterior(
     precision = slope * weight + prior_precision
     mean = axes @ (weight / precision * (release @ axes))
     return NormalPosterior(mean, axes, 1.0 / np.sqrt(precision))
+
+
+@dataclass(frozen=True, eq=False)
+class NormalMixture:
+    """Equal shares of normal distributions by their means (M, p) and roots (M, p, q).
+
+    A root times its transpose is the covariance.
+    """
+
+    means: np.ndarray
+    roots: np.ndarray
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean of the mixture."""
+        return np.asarray(self.means.mean(axis=0))
+
+    def draws(self, n_samples: int, generator: np.random.Generator) -> np.ndarray:
+        """Draw from the mixture, (n_samples, p)."""
+        which = generator.integers(self.means.shape[0], size=n_samples)
+        standard = generator.standard_normal((n_samples, self.roots.shape[2]))
+        return np.asarray(self.means[which] + np.einsum("spq,sq->sp", self.roots[which], standard))
+
+    def quantiles(self, probability: float) -> np.ndarray:
+        """Quantiles of every coordinate, by bisection between those of the parts."""
+        deviations = np.sqrt(np.square(self.roots).sum(axis=2))
+        of_parts = self.means + ndtri(probability) * deviations
+        low, high = of_parts.min(axis=0), of_parts.max(axis=0)
+        scale = np.where(deviations > 0.0, deviations, 1.0)  # an intercept may be fixed at 0
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            below = ndtr((middle - self.means) / scale).mean(axis=0) < probability
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return 0.5 * (low + high)

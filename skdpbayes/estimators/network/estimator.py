@@ -125,7 +125,7 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
     classes_ : ndarray of shape (n_classes,)
         The label set (public).
     temperature_ : float
-        Mean temperature of the tail (public).
+        Mean temperature of the tail (public); "sgld" and "sghmc" only.
     noise_ : Noise
         Least noise that a step adds to its sum of clipped gradients (public).
     clip_norm_ : float

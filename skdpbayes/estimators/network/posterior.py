@@ -27,7 +27,8 @@ class NetworkPosterior:
     activation: str
     data_norm: float
     bound: Bound
-    temperature: float
+    temperature: float | None
+    """None where only the sampler's theory says what it is."""
     step_size: float
 
     @property
@@ -43,12 +44,12 @@ class NetworkPosterior:
     def attributes(self) -> dict[str, Any]:
         """Return the average of the tail, an array per layer, and how the chain moved."""
         layers = models.network_layers(self.mean, self.sizes)
-        return {
+        shown = {
             "coefs_": [weights.copy() for weights, _ in layers],
             "intercepts_": [biases.copy() for _, biases in layers],
-            "temperature_": self.temperature,
             "step_size_": self.step_size,
         }
+        return shown if self.temperature is None else {**shown, "temperature_": self.temperature}
 
     def _logits(self, X: Any) -> np.ndarray:
         """Logits of every state, shape (S, n, K)."""

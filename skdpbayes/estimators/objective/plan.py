@@ -10,6 +10,7 @@ from skdpbayes import models, privacy, randomness
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy.budget import NO_NOISE, Law, Noise
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
+from skdpbayes.privacy.sensitivity import moved
 
 __all__ = [
     "CALIBRATIONS",
@@ -105,7 +106,7 @@ class Problem:
     @property
     def shift(self) -> float:
         """How many gradients a neighbor may differ by."""
-        return 2.0 if self.adjacency == "replace_one" else 1.0
+        return float(moved(self.adjacency))
 
     @property
     def information_norm(self) -> float:
@@ -119,7 +120,7 @@ class Problem:
         what the cuts of softmax add is added for both records, and the two roundings of the total
         (read as floats, weighted by :math:`\sqrt2` off the diagonal) for both sums.
         """
-        apart = math.sqrt(2.0) if self.adjacency == "replace_one" else 1.0
+        apart = math.sqrt(moved(self.adjacency))
         return self.single_information * apart + self.information_rounding
 
     @property
@@ -438,8 +439,8 @@ def _objective_event(
 ) -> privacy.ObjectivePerturbation:
     """Noise of the chosen calibration, with as much for the other releases as it leaves room for.
 
-    The information matrix of two classes is charged by the record's residual, unless the budget is
-    so small that its rounding to the release grid would cost more.
+    The information matrix of two classes is charged by the record's residual, unless so little is
+    left to hide its rounding that snapping it to the release grid would cost more.
     """
     if problem.n_classes == 2 and inference_budget > 0.0:
         event = _shared_event(problem, penalty, calibration, OUTPUT_SHARE, inference_budget)
@@ -493,11 +494,15 @@ def _shared_event(
 
 
 def _grid_offset(problem: Problem) -> float:
-    """Bound by how much snapping neighbors' information to its grid moves it, over its noise."""
+    """Bound by how much snapping neighbors' information to its grid moves it, over its noise.
+
+    The part of the difference that is charged by the residual is counted in whole steps of the
+    grid, too, rounded toward 0: together at most two steps per entry.
+    """
     size = problem.n_parameters * (problem.n_parameters + 1) // 2
     from skdpbayes.randomness.release import GRID_BITS  # loads the compiler
 
-    return math.ldexp(math.sqrt(size), -GRID_BITS)
+    return math.ldexp(2.0 * math.sqrt(size), -GRID_BITS)
 
 
 def _residual_information_scale(

@@ -13,6 +13,7 @@ from scipy.stats import norm, t
 from skdpbayes import models, randomness
 from skdpbayes._validation import check_integer
 from skdpbayes.estimators.linear.posterior import LinearPosterior, split_coefficients
+from skdpbayes.fitting.records import Block
 
 if TYPE_CHECKING:
     from skdpbayes.estimators.ops.plan import DensityPlan, LangevinPlan, ModePlan
@@ -20,13 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["LaplacePosterior", "SamplePosterior", "student_bounds", "wald_bounds"]
 
 
-def _without_interval(loss: str) -> dict[str, str]:
+def _without_interval(loss: models.Loss) -> dict[str, str]:
     """Say why there are no intervals, where there are none."""
-    if loss != "hinge":
+    if loss.likelihood:
         return {}
-    return {
-        "interval": "the hinge loss is no likelihood, so there is no true coefficient to cover."
-    }
+    return {"interval": "the loss is no likelihood, so there is no true coefficient to cover."}
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +38,7 @@ class SamplePosterior(LinearPosterior):
     @property
     def missing(self) -> dict[str, str]:
         """Methods that this release does not serve, and why."""
-        if self.plan.problem.loss == "softmax":
+        if self.plan.problem.loss.n_outputs > 1:
             return {"interval": "intervals of a draw are for two classes."}
         return _without_interval(self.plan.problem.loss)
 
@@ -83,11 +82,13 @@ class SamplePosterior(LinearPosterior):
             lower, upper = student_bounds(draws, plan.inverse_temperature, level)
         else:
             X = self.bound(X)
-            labels = np.zeros(X.shape[0], dtype=np.intp)  # the information does not depend on them
+            # the information does not depend on labels
+            block = Block(X, np.zeros(X.shape[0], dtype=np.int64))
             # states of one chain depend on each other, and the law of the first one is known
             chain = step_size is not None
             draw = draws[0] if chain else draws.mean(axis=0)
-            hessian = models.logistic_hessian(draw[None], X, labels, constant)[2]
+            how = (draw[None], plan.problem.loss, (2,), constant, None)
+            hessian = models.read_derivatives(models.derivatives(block, *how), *how)[2]
             lower, upper = wald_bounds(
                 draw,
                 hessian * (plan.problem.n_records / X.shape[0]),

@@ -77,14 +77,16 @@ class _Levels:
         first = self.weight * ndtr(self.m - self.edge)
         self.resting = first - np.exp(epsilon)[:, None] * ndtr(-self.edge)
         self.rounding = (4.0 + self.edge**2) * first
+        # Phi(m - y_P) at its largest on a cell: m - y_P is concave in s, flat at `turn`
+        turn = np.sqrt(epsilon / np.maximum(4.0 * bonus - 0.5 * mu * mu, 1e-300))
+        s = np.clip(turn[:, None], self.s[1:], self.s[:-1])
+        most = epsilon[:, None] - 4.0 * bonus[:, None] * s * (1.0 - s)
+        self.beyond = ndtr(0.5 * mu * s - most / (mu * s))
         # w' Phi(m - y) is at most rise times Phi, which falls along a path
         self.rise = np.maximum(np.diff(self.weight), 0.0)
         # where the peak is y_P for certain: k (1 - s)(y_P - m) < mu, every factor at its largest
         most = np.maximum(left[:, :-1], left[:, 1:]) / self.m[1:] - 0.5 * self.m[1:]
         self.stays = (1.0 - self.s[1:]) * most < self.c
-        # and the largest Phi(m - y_P)
-        least = np.minimum(left[:, :-1], left[:, 1:]) / self.m[:-1] - 0.5 * self.m[:-1]
-        self.beyond = ndtr(-least)
 
     def best(self, epsilon: FloatArray) -> FloatArray:
         """Bound the integral over each cell of the largest f of every level, or 0.

@@ -452,7 +452,7 @@ class ObjectivePerturbation(PrivacyEvent):
 @lru_cache(maxsize=64)
 def _node_profiles(event: ObjectivePerturbation) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return evenly spaced losses and the event's profiles of the two ordered pairs there."""
-    nodes = np.linspace(0.0, event._unlikely_loss(), _NODES)
+    nodes = np.linspace(0.0, min(event._unlikely_loss(), _LARGEST_EPSILON), _NODES)
     pairs = [record.profiles(nodes) for record in {event._record(), event._record(evenly=True)}]
     if event.adjacency == "zero_out":
         deleted, added = (np.min(each, axis=0) for each in zip(*pairs, strict=True))
@@ -478,6 +478,9 @@ def _split_on_grid(nodes: FloatArray, added: FloatArray, deleted: FloatArray) ->
 
 
 def _interpolate(nodes: FloatArray, values: FloatArray, epsilons: FloatArray) -> FloatArray:
-    """Return chords in e^epsilon between `nodes`, which lie above the convex profile."""
-    scale = np.expm1(np.minimum(nodes, 600.0))
-    return np.asarray(np.interp(np.expm1(np.minimum(epsilons, 600.0)), scale, values))
+    """Return chords in e^epsilon between `nodes`, which lie above the convex profile.
+
+    Beyond the last node its value holds.
+    """
+    scale = np.expm1(np.minimum(epsilons, nodes[-1]))
+    return np.asarray(np.interp(scale, np.expm1(nodes), values))
