@@ -17,9 +17,10 @@ import warnings
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from skdpbayes import OPSLinearSVC, OPSLogisticRegression, datasets, samplers
+from skdpbayes import OPSLinearSVC, OPSLogisticRegression, datasets, models, samplers
 from skdpbayes.estimators.ops.sampling import hmc_chains
 from skdpbayes.estimators.ops.target import Target
+from skdpbayes.fitting.records import Block
 
 EPSILONS = (0.1, 1.0)
 TARGETS = {  # test accuracy on Adult at delta = 1e-5
@@ -120,15 +121,14 @@ def hmc(X, y, quick):
 
 def ours(X, y):
     target = Target(
-        X=X,
-        codes=y,
+        blocks=(Block(X, y),),
         constant=1.0,
-        loss="logistic",
-        width=0.0,
-        n_outputs=1,
+        loss=models.LogisticLoss(),
+        width=1.0,
         C=9.0,
         inverse_temperature=1.0,
         radius=np.inf,
+        grid=models.Grid(X.shape[0], float(np.linalg.norm(X, axis=1).max())),
     )
     generator = np.random.default_rng(0)
 

@@ -34,7 +34,13 @@ html_title = f"skdpbayes {release}"
 html_static_path = ["_static"]
 html_css_files = ["guide.css"]
 html_show_sourcelink = False
-exclude_patterns = ["_build", "_ext", "sg_execution_times.rst", "**/sg_execution_times.rst"]
+exclude_patterns = [
+    "changes",
+    "_build",
+    "_ext",
+    "sg_execution_times.rst",
+    "**/sg_execution_times.rst",
+]
 templates_path = ["_templates"]
 suppress_warnings = [
     "config.cache",

@@ -123,9 +123,10 @@ model = Pipeline(
 # ------------------
 # The clinic decides how much all publications together may reveal: :math:`\varepsilon = 2` with
 # :math:`\delta = 10^{-6}`. Every release reserves its cost in the ledger before it looks at a
-# record. The first one is the share of patients with the disease.
+# record. A rate under Laplace noise and a private search are not Gaussian releases, so this ledger
+# adds up budgets (``filter="sum"``). The first release is the share of patients with the disease.
 folder = tempfile.TemporaryDirectory()
-ledger = PrivacyLedger(Path(folder.name) / "clinic.ledger", epsilon=2.0, delta=1e-6)
+ledger = PrivacyLedger(Path(folder.name) / "clinic.ledger", epsilon=2.0, delta=1e-6, filter="sum")
 
 prevalence = BetaBernoulli().posterior(y, epsilon=0.1, ledger=ledger, random_state=0)
 low, high = prevalence.interval(0.95)

@@ -1,4 +1,4 @@
-"""The command line: ``python -m skdpbayes demo``, ``ledger`` and ``report``."""
+"""The command line: ``python -m skdpbayes demo``, ``compile``, ``ledger`` and ``report``."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"skdpbayes {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands)
+    _add_compile(commands)
     _add_ledger(commands)
     _add_report(commands)
     return parser
@@ -58,6 +59,16 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     demo.add_argument("--plot", metavar="FILE", help="draw accuracy against epsilon into FILE")
     demo.add_argument("--quick", action="store_true", help="smaller data, fewer fits: seconds")
     demo.set_defaults(run=_run_demo)
+
+
+def _add_compile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    compile_ = commands.add_parser(
+        "compile",
+        help="compile everything once, so that no first fit has to",
+        description="Fit every estimator on tiny made-up data. Numba keeps what it compiles beside "
+        "the package, or in the directory NUMBA_CACHE_DIR, for this machine and this version.",
+    )
+    compile_.set_defaults(run=_run_compile)
 
 
 def _add_ledger(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -109,10 +120,11 @@ def _add_ledger(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     report = commands.add_parser(
         "report",
-        help="write a page about a ledger: budget, reservations, what they mean together",
-        description="Write a self-contained page about a privacy ledger.",
+        help="write a page about a model or a ledger: claims and what they mean",
+        description="Write a self-contained page about a model that to_json wrote, or about a "
+        "privacy ledger: its budget, its reservations, what they mean together.",
     )
-    report.add_argument("ledger", metavar="LEDGER", help="an existing ledger")
+    report.add_argument("source", metavar="MODEL.json|LEDGER", help="a model, or a ledger")
     report.add_argument("out", metavar="OUT", help="the page to write: .html, .md or .json")
     report.set_defaults(run=_write_report)
 
@@ -149,6 +161,12 @@ def _run_demo(arguments: argparse.Namespace) -> int | None:
 
     status: int | None = _demo.run(arguments)
     return status
+
+
+def _run_compile(arguments: argparse.Namespace) -> None:
+    from skdpbayes._compile import compile_kernels
+
+    compile_kernels()
 
 
 def _init_ledger(arguments: argparse.Namespace) -> None:
@@ -198,14 +216,22 @@ def _show_ledger(arguments: argparse.Namespace) -> None:
         print(f"Open plan:    reservation {plan.number}")
 
 
-def _write_report(arguments: argparse.Namespace) -> None:
+def _write_report(arguments: argparse.Namespace) -> int:
+    from skdpbayes.fitting.storage import is_model_file, load_json
     from skdpbayes.privacy.ledger.ledger import PrivacyLedger
     from skdpbayes.reporting import report
 
+    try:
+        read = load_json if is_model_file(arguments.source) else PrivacyLedger
+        source = read(arguments.source)
+    except ValueError as error:
+        print(f"skdpbayes: error: {arguments.source} is {error}", file=sys.stderr)
+        return 1
     formats = {".json": "json", ".md": "markdown"}
     kind = formats.get(os.path.splitext(arguments.out)[1].lower(), "html")
-    report(PrivacyLedger(arguments.ledger), arguments.out, format=kind)
+    report(source, arguments.out, format=kind)
     print(f"Wrote {arguments.out}")
+    return 0
 
 
 def _budget(ledger: PrivacyLedger) -> str:

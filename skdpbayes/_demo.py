@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 import skdpbayes
-from skdpbayes import datasets
+from skdpbayes import datasets, randomness
 from skdpbayes.privacy import PrivacyGuarantee
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
@@ -36,6 +36,10 @@ class Demo:
     params: dict[str, Any]
     score: Callable[[Any, Any, Any], float] = lambda fitted, X, y: fitted.score(X, y)
     what: str = "census: test accuracy"
+
+    def guess(self, y: Any) -> float:
+        """Score of always saying the most frequent label, which needs no data."""
+        return float(np.bincount(np.ravel(y)).max() / np.size(y))
 
     def fit(self, X: Any, y: Any, epsilon: float, seed: int | None) -> Any:
         """Fit the estimator at ``epsilon``; infinity gives the non-private reference."""
@@ -68,6 +72,26 @@ class EventLogDemo(Demo):
         )
 
 
+@dataclass(frozen=True)
+class RegressionDemo(Demo):
+    """A number to predict; the score is the share of its variance that is explained."""
+
+    what: str = "earnings: R squared"
+
+    def guess(self, y: Any) -> float:
+        """Score of always saying the mean."""
+        return 0.0
+
+
+def census_earnings(n_samples: int) -> Data:
+    """Rows of the census and made-up logarithms of earnings between -1 and 1."""
+    X, _ = datasets.make_census(n_samples, encoding="raw", return_X_y=True, random_state=0)
+    rng = randomness.make_generator(0)
+    linear = X @ rng.normal(size=X.shape[1])
+    y = np.clip(0.3 * (linear - linear.mean()) / linear.std() + rng.normal(0, 0.2, len(X)), -1, 1)
+    return tuple(train_test_split(X, y, test_size=0.25, random_state=0))
+
+
 EVENT_SEQUENCES, EVENT_TIMES = 5, 24
 
 
@@ -90,6 +114,7 @@ def matched_states(fitted: Any, X: Any, states: Any) -> float:
 
 DEMOS: list[Demo] = [
     Demo("DPSGLDClassifier", census_rows, {"delta": DELTA}),
+    Demo("DPSGLDNetworkClassifier", census_rows, {"delta": DELTA, "hidden_layer_sizes": (16,)}),
     Demo("ObjPertLogisticRegression", census_rows, {"delta": DELTA}),
     Demo("OPSLogisticRegression", census_rows, {"delta": DELTA}),
     Demo("OPSLinearSVC", census_rows, {"delta": DELTA}),
@@ -98,12 +123,15 @@ DEMOS: list[Demo] = [
         census_codes,
         {"distribution": "categorical", "categories": (7, 7, 6, 5, 4, 6, 4, 3)},
     ),
+    RegressionDemo(
+        "PrivateBayesianRidge", census_earnings, {"delta": DELTA, "target_bounds": (-1, 1)}
+    ),
     EventLogDemo(
         "PrivateHMM",
         event_log,
         {"categories": (6, 4), "n_times": EVENT_TIMES, "sequence_labels": range(EVENT_SEQUENCES)},
         matched_states,
-        "event log: share of states found",
+        "event log: states found",
     ),
 ]
 
@@ -119,7 +147,7 @@ class Row:
     accuracy: float
     reference: float
     guess: float
-    """Share of the most frequent label, which anybody reaches without data."""
+    """What anybody reaches without data."""
     seconds: float
 
 
@@ -132,7 +160,7 @@ def run_demos(epsilons: tuple[float, ...], n_samples: int, seed: int | None) -> 
     with tqdm(total=fits, desc="fitting", leave=False, disable=None) as bar:
         for demo in DEMOS:
             X_train, X_test, y_train, y_test = demo.data(n_samples)
-            guess = float(np.bincount(np.ravel(y_test)).max() / np.size(y_test))
+            guess = demo.guess(y_test)
             demo.fit(X_train[:200], y_train[:200], epsilons[0], 0)  # compile before timing
             reference = demo.score(demo.fit(X_train, y_train, np.inf, 0), X_test, y_test)
             bar.update()
@@ -169,9 +197,9 @@ def format_table(rows: list[Row]) -> str:
     """Lay the rows out as one table, a line per estimator and a column per epsilon."""
     groups = by_estimator(rows)
     cells = "".join(f"{row.epsilon:>6g}" for row in next(iter(groups.values())))
-    wide = max(len(cells), len("accuracy at epsilon"))
+    wide = max(len(cells), len("score at epsilon"))
     head = f"  {'estimator':26s}{'delta':10s}{cells:>{wide}s}{'no privacy':>11s}{'s/fit':>7s}"
-    lines = [f"{'':38s}{'accuracy at epsilon':>{wide}s}", head, "-" * len(head)]
+    lines = [f"{'':38s}{'score at epsilon':>{wide}s}", head, "-" * len(head)]
     for letter, (name, mine) in zip(LETTERS, groups.items(), strict=False):
         claim = mine[0].claim
         delta = (f"{claim.delta:g}" if claim.delta else "0 (pure)") + "*" * bool(claim.conditions)
@@ -237,7 +265,7 @@ def draw_plot(rows: list[Row], path: str) -> None:
         axes.minorticks_off()
     for axes, task in zip(panels[0], tasks, strict=True):
         guess = next(row.guess for row in rows if row.what == task)
-        axes.axhline(guess, ls=":", lw=0.9, color="0.4", label="most frequent label")
+        axes.axhline(guess, ls=":", lw=0.9, color="0.4", label="without data")
         axes.set(xlabel="ε", title=task)
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8, loc="lower right")

@@ -8,6 +8,7 @@ They are audited (``tests/estimators/test_audits.py``), replayed
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from skdpbayes import (
     ObjPertLogisticRegression,
     OPSLinearSVC,
     OPSLogisticRegression,
+    PrivateBayesianRidge,
     PrivateHMM,
 )
 from skdpbayes.auditing import NeighborPair, neighbors
@@ -31,6 +33,7 @@ from tests.audit_tools import (
     N_ALONE,
     BatchSteps,
     BetweenCounts,
+    MomentsRatio,
     coefficient_gap,
     counts_of,
     draws_of,
@@ -212,6 +215,38 @@ def _events(label: str, *, cost: int = 1, note: str = "", **params: Any) -> list
     ]
 
 
+def _moments(
+    label: str,
+    record: tuple[Any, float],
+    other: tuple[Any, float],
+    *,
+    given: tuple[Any, float] | None = None,
+    note: str = "",
+    **params: Any,
+) -> list[Case]:
+    """A record (row, target) among null records, against another one, and against a null record.
+
+    ``given`` stands in the table where that is not what the first record is bounded to.
+    """
+    null = (np.zeros(len(record[0])), 0.0)
+    order = 1 if params["delta"] == 0.0 else 2
+    cases = []
+    for adjacency, against, words in (
+        ("replace_one", other, "a record at the bounds is replaced by another"),
+        ("zero_out", null, "a record at the bounds is replaced by a null record"),
+    ):
+        tables = []
+        for row, target in (given or record, against):
+            X, y = np.zeros((4, len(row))), np.zeros(4)
+            X[0], y[0] = row, target
+            tables.append((X, y))
+        pair = NeighborPair(*tables[0], tables[1], words, {"target_bounds": (-1.0, 1.0)})
+        look = MomentsRatio(record, against, params.get("fit_intercept", True), order)
+        settings = {"posterior": "naive", **params, "adjacency": adjacency}
+        cases.append(Case(PrivateBayesianRidge, label, settings, pair, look, note=note))
+    return cases
+
+
 # The rest pushes across the pair, so that it saturates the loss and bends it nowhere else.
 MIRROR = neighbors.antipodal(400, 2, angle=0.5)
 TINY = neighbors.tiny()
@@ -251,6 +286,12 @@ TOKENS = NeighborPair(
     "all tokens and the class change",
     {"classes": [0, 1], "max_total": 2},
 )
+# Records that are farthest apart in the moments: targets at both ends, rows at the best angle.
+END = ((1.0, 0.0), 1.0)
+OTHER_END = ((0.375, math.sqrt(1.0 - 0.375**2)), -1.0)
+TURNED = ((0.5, math.sqrt(0.75)), -1.0)  # without an intercept the best angle is another
+UNIT, MIDDLE = ((1.0,), 1.0), ((0.0,), 0.0)
+LOOSE = "in one dimension two records are apart by 2.5 in L1 at most, and 3.5 is what we can prove"
 # A cold chain with short steps: privacy sets its noise, and it stays where the gradient is clipped.
 COLD = {"temperature": 1e-4}
 STEPS = {
@@ -340,6 +381,10 @@ CASES: list[Case] = [
     *_events("draws", note=UNUSED, **DRAWS),
     *_events("collapsed draws", state_sampler="collapsed", note=UNUSED, **DRAWS),
     *_events("converged draws", calibration="converged", note=SPREAD, **DRAWS),
+    *_moments("Gaussian", END, OTHER_END, **BUDGET),
+    *_moments("Gaussian, no intercept", END, TURNED, fit_intercept=False, **BUDGET),
+    *_moments("Gaussian, long row", END, OTHER_END, given=((50.0, 0.0), 30.0), **BUDGET),
+    *_moments("Laplace", UNIT, MIDDLE, fit_intercept=False, note=LOOSE, **PURE),
     Case(
         ObjPertLogisticRegression,
         "large norm",

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from skdpbayes.auditing import mu_lower_bound
+from skdpbayes.estimators.ridge.plan import pack, weights
 
 
 def gaussian_mu_lower_bound(without: np.ndarray, with_: np.ndarray, threshold: float) -> float:
@@ -87,6 +88,30 @@ class BetweenCounts:
         moved = self.first != self.second
         counts, ends = counts_of(fitted)[moved], (self.first[moved], self.second[moved])
         return np.clip(counts, np.minimum(*ends), np.maximum(*ends)) if self.cut else counts
+
+
+@dataclass(frozen=True)
+class MomentsRatio:
+    """Log-likelihood ratio of noisy moments of one record (row, target) among null records."""
+
+    first: tuple[Any, float]
+    second: tuple[Any, float]
+    intercept: bool
+    order: int
+    """2 for Gaussian noise, 1 for Laplace noise."""
+
+    def __call__(self, fitted: Any) -> float:
+        weight = weights(len(self.first[0]), self.intercept)
+        noisy = pack(fitted.moments_, weight)
+        first, second = (
+            np.sum(np.abs(noisy - pack(self._exact(record), weight)) ** self.order)
+            for record in (self.first, self.second)
+        )
+        return float(first - second)
+
+    def _exact(self, record: tuple[Any, float]) -> np.ndarray:
+        z = np.concatenate([[1.0] * self.intercept, record[0], [record[1]]])
+        return np.outer(z, z)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import cauchy
 from sklearn.base import BaseEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import BernoulliNB
 from sklearn.neural_network import MLPClassifier
 
@@ -27,6 +27,7 @@ from skdpbayes import (
     ObjPertLogisticRegression,
     OPSLinearSVC,
     OPSLogisticRegression,
+    PrivateBayesianRidge,
     PrivateHMM,
 )
 
@@ -53,6 +54,8 @@ class Case:
     """Checks a fit at epsilon=inf against the non-private model: (fitted, X, y)."""
     params: dict[str, Any] = field(default_factory=dict)
     """Parameters of every fit here, e.g. the public label set."""
+    required: dict[str, Any] = field(default_factory=dict)
+    """Public bounds for scikit-learn's own checks, where no default would be safe."""
     bytes_per_record: int = 0
     """By how much the release grows with a record, where each is a step of a public sequence."""
 
@@ -134,6 +137,27 @@ def same_as_logistic_regression(fitted: BaseEstimator, X: Any, y: Any) -> None:
     np.testing.assert_allclose(np.column_stack([fitted.coef_, fitted.intercept_]), expected, 1e-6)
 
 
+def noisy_line(n_samples: int = 400, seed: int = 0) -> tuple[Any, Any]:
+    """Rows of `linear_data` and a target on a line, with errors; some lie outside (-4, 4)."""
+    X = linear_data(n_samples, seed=seed)[0]
+    errors = np.random.default_rng(seed + 1).normal(size=n_samples)
+    return X, 2.0 + 3.0 * X[:, 0] - 2.0 * X[:, 1] + errors
+
+
+def same_as_ridge(fitted: BaseEstimator, X: Any, y: Any) -> None:
+    """Without noise: scikit-learn's Ridge, targets outside their bounds included."""
+    half_range = 4.0
+    plain = Ridge(fitted.noise_variance_ / half_range**2, solver="cholesky").fit(X, y)
+    np.testing.assert_allclose(fitted.coef_, plain.coef_, rtol=1e-9)
+    np.testing.assert_allclose(fitted.intercept_, plain.intercept_, rtol=1e-9)
+    residual = np.mean((y - plain.predict(X)) ** 2)
+    assert 0.95 < fitted.noise_variance_ / residual < 1.05
+    draws = fitted.sample_posterior(4000, random_state=0)
+    precision = (X - X.mean(axis=0)).T @ (X - X.mean(axis=0)) / residual + np.eye(3) / half_range**2
+    expected = np.sqrt(np.diag(np.linalg.inv(precision)))
+    np.testing.assert_allclose(draws["coef"].std(axis=0), expected, rtol=0.06)
+
+
 def event_rows(n_samples: int = 120, seed: int = 0) -> tuple[Any, Any]:
     """Integer codes of a hidden chain of two states, a row a step; the labels are not used."""
     rng = np.random.default_rng(seed)
@@ -168,7 +192,7 @@ def states_of_exact_counts(fitted: BaseEstimator, X: Any, y: Any) -> None:
 
 
 DRAWS = frozenset({"coef_", "intercept_", "_coef_draws", "_intercept_draws"})
-SAMPLE = frozenset({"coef_", "intercept_", "_posterior.linear.coef", "_posterior.linear.intercept"})
+SAMPLE = frozenset({"coef_", "intercept_", "_posterior.coef", "_posterior.intercept"})
 
 CASES: list[Case] = [
     Case(
@@ -185,6 +209,16 @@ CASES: list[Case] = [
                 "_posterior.states.intercept",
                 "_posterior.step_size",
                 "_posterior.temperature",
+                # released moments, states and noisy gradients; the rest follows from them
+                "_posterior.inference.coordinates.center",
+                "_posterior.inference.coordinates.moments.covariance",
+                "_posterior.inference.coordinates.moments.mean",
+                "_posterior.inference.coordinates.moments.variances",
+                "_posterior.inference.coordinates.transform",
+                "_posterior.inference.score.batch_share",
+                "_posterior.inference.score.gradient",
+                "_posterior.inference.score.noise_variance",
+                "_posterior.inference.score.states",
             }
         ),
         parity=chain_around_the_mode,
@@ -221,6 +255,33 @@ CASES: list[Case] = [
             }
         ),
         parity=same_as_bernoulli_nb,
+    ),
+    Case(
+        PrivateBayesianRidge,
+        frozenset(
+            {
+                "coef_",
+                "intercept_",
+                "noise_variance_",
+                "moments_",
+                "_posterior.sums",
+                "_posterior.drawn.coef",
+                "_posterior.drawn.intercept",
+                "_posterior.drawn.noise_variance",
+                "_posterior.center.coef",
+                "_posterior.center.intercept",
+                "_posterior.center.noise_variance",
+                "_posterior.regression.moments.mean",
+                "_posterior.regression.moments.target_mean",
+                "_posterior.regression.moments.square",
+                "_posterior.regression.moments.cross",
+                "_posterior.regression.moments.target_square",
+            }
+        ),
+        data=noisy_line,
+        parity=same_as_ridge,
+        params={"target_bounds": (-4.0, 4.0)},
+        required={"target_bounds": (-10.0, 10.0)},
     ),
     Case(
         PrivateHMM,

@@ -33,6 +33,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from scipy import sparse
 
 from skdpbayes import models, randomness, samplers
 from skdpbayes.estimators.chain.potential import LinearPotential
@@ -118,13 +119,20 @@ def _release_hook(tape: Tape, name: str) -> Callable[..., Any]:
 def _minimize_hook(tape: Tape) -> Callable[..., Any]:
     original = _objective_solver.minimize
 
-    def gradient(theta: Any, X: Any, codes: Any, constant: float, problem: Any) -> Any:
-        loss = models.logistic_gradient if problem.n_classes == 2 else models.softmax_gradient
-        shape = (problem.n_outputs, problem.n_features)
-        return loss(theta.reshape(shape), X, codes, constant)[1].ravel()
+    def gradient(theta: Any, block: Any, problem: Any) -> Any:
+        X, unit = block.X, problem.grid.row_unit  # rows as the fit reads them, but in plain floats
+        if sparse.issparse(X):
+            X = X.copy()
+            X.data = np.trunc(X.data / unit) * unit
+        else:
+            X = np.trunc(X / unit) * unit
+        table = theta.reshape(problem.n_outputs, problem.n_features)
+        how = (table, problem.loss, (1,), problem.constant, None)
+        total = models.derivatives(block._replace(X=X), *how)
+        return models.read_derivatives(total, *how)[1].ravel()
 
-    def hook(X: Any, codes: Any, constant: float, problem: Any, plan: Any, tilt: Any) -> Any:
-        data = (X, codes, constant, problem)
+    def hook(block: Any, problem: Any, plan: Any, tilt: Any) -> Any:
+        data = (block, problem)
 
         def run() -> Any:
             return original(*data, plan, tilt)

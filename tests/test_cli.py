@@ -8,6 +8,7 @@ import subprocess
 import sys
 import types
 
+import numpy as np
 import pytest
 
 import skdpbayes
@@ -15,6 +16,7 @@ from skdpbayes import PrivacyLedger
 from skdpbayes.__main__ import main
 from skdpbayes.privacy.events import GaussianDP, PureDP
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
+from tests.contract import CASES
 
 
 @pytest.fixture
@@ -180,3 +182,28 @@ def test_demo_passes_its_flags_on(monkeypatch):
     assert main(["demo"]) == 0
     flags = [(given.quick, given.epsilon, given.plot) for given in received]
     assert flags == [(True, [0.5, 2.0], "out.png"), (False, None, None)]
+
+
+def test_report_reads_a_model_that_to_json_wrote(tmp_path, capsys):
+    X = np.linspace(-1.0, 1.0, 200)[:, None]
+    model = skdpbayes.ObjPertLogisticRegression(epsilon=0.5).fit(X, X[:, 0] > 0.1)
+    source, out = tmp_path / "model.json", tmp_path / "page.html"
+    model.to_json(source)
+    assert main(["report", str(source), str(out)]) == 0
+    assert capsys.readouterr().out == f"Wrote {out}\n"
+    page = out.read_text(encoding="utf-8")
+    assert str(model.privacy_) in page
+    assert "ObjPertLogisticRegression" in page
+    source.write_text(source.read_text(encoding="utf-8")[:-200], encoding="utf-8")
+    assert main(["report", str(source), str(out)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"skdpbayes: error: {source} is not a model that can be loaded")
+
+
+def test_compile_uses_every_estimator_and_prints_seconds(capsys):
+    assert main(["compile"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.split()[0] for line in lines]
+    assert sorted(names) == sorted([*(case.name for case in CASES), "all"])
+    seconds = [float(line.split()[1]) for line in lines]
+    assert abs(seconds[-1] - sum(seconds[:-1])) < 0.1 * len(seconds)

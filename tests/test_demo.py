@@ -18,6 +18,7 @@ def test_every_estimator_is_in_the_demo():
         for name in skdpbayes.__all__
         if inspect.isclass(getattr(skdpbayes, name))
         and hasattr(getattr(skdpbayes, name), "sample_posterior")
+        and hasattr(getattr(skdpbayes, name), "predict")
     }
     assert exported == {demo.estimator for demo in _demo.DEMOS}
 

@@ -7,6 +7,7 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import FitFailedWarning
@@ -18,9 +19,9 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 
 from skdpbayes import (
     BoundsScaler,
-    DPSGLDClassifier,
     LaplaceNaiveBayes,
     ObjPertLogisticRegression,
+    OPSLogisticRegression,
     PrivacyLedger,
 )
 from skdpbayes.exceptions import CalibrationError
@@ -105,9 +106,8 @@ def test_warnings_that_exact_records_cause_do_not_pass(step, strategy):
 def test_progress_of_a_fit_is_not_shown(capfd):
     """A bar for each run would count the runs."""
     X, y = linear_data()
-    model = DPSGLDClassifier(n_steps=3, progress=True)
-    grid = {"prior_scale": [1.0, 2.0]} if "prior_scale" in model.get_params() else {"C": [1.0, 2.0]}
-    found = PrivateGridSearchCV(model, grid, strategy="repeat", mean_runs=3.0, random_state=0)
+    model = OPSLogisticRegression(sampler="langevin", progress=True)
+    found = PrivateGridSearchCV(model, {"C": [1.0, 2.0]}, strategy="compose", random_state=0)
     found.fit(X, y)
     captured = capfd.readouterr()
     assert captured.err == captured.out == ""
@@ -149,7 +149,8 @@ def test_planning_takes_no_fit_and_the_head_runs_once():
 
 def test_a_plan_without_data_is_the_plan_of_the_fit():
     X, y = linear_data()
-    found = PrivateGridSearchCV(ObjPertLogisticRegression(), {"C": [0.1, 1.0]}, random_state=0)
+    model, grid = ObjPertLogisticRegression(), {"C": [0.01, 0.1]}
+    found = PrivateGridSearchCV(model, grid, strategy="compose", random_state=0)
     planned = found.plan(len(y), X.shape[1])
     assert found.fit(X, y).plan_ == planned.plan
     assert found.privacy_ == planned.privacy
@@ -168,9 +169,9 @@ def test_a_candidate_that_cannot_be_had_is_named():
 class Understated(ObjPertLogisticRegression):
     """Plans at half of the epsilon that it then takes."""
 
-    def plan(self, n_samples, n_features, *, classes=None):
+    def _planned(self, public):
         half = ObjPertLogisticRegression(epsilon=self.epsilon / 2, delta=self.delta)
-        return half.plan(n_samples, n_features, classes=classes)
+        return half._planned(public)
 
 
 def test_a_fit_that_costs_more_than_its_plan_is_refused():
@@ -259,7 +260,11 @@ class ConvergesAtHighEpsilon(ObjPertLogisticRegression):
 def test_conditions_are_those_of_the_budget_that_a_run_gets(epsilon, expected):
     X, y = linear_data()
     found = PrivateGridSearchCV(
-        ConvergesAtHighEpsilon(), {"C": [0.1, 1.0]}, epsilon=epsilon, random_state=0
+        ConvergesAtHighEpsilon(),
+        {"C": [0.01, 0.1]},
+        epsilon=epsilon,
+        strategy="compose",
+        random_state=0,
     ).fit(X, y)
     assert (found.plan_.run_epsilon > 1.0) == bool(expected)
     assert found.privacy_.conditions == expected
@@ -287,6 +292,22 @@ def test_folds_that_fail_say_which_public_numbers_decided_it():
     lonely = np.array(["yes"] + ["no"] * 10)
     with pytest.warns(FitFailedWarning, match="few records, as in a fold, may lack a label"):
         GridSearchCV(model, {"needssix__epsilon": [1.0]}, cv=KFold(2)).fit(X, lonely)
+
+
+def test_frames_whose_columns_have_names_in_parameters():
+    """Plans know what a fit reads of the table: names of columns, and what it takes from data."""
+    X, y = linear_data()
+    frame = pd.DataFrame(np.column_stack([X, y == "yes"]).astype(float), columns=list("abcd"))
+    kinds = {"a": "gaussian", "b": "gaussian", "c": "gaussian", "d": "categorical"}
+    bounds = dict.fromkeys("abc", (-1.0, 1.0))
+    model = LaplaceNaiveBayes(distribution=kinds, bounds=bounds)
+    grid = {"alpha": [0.1, 1.0]}
+    found = PrivateGridSearchCV(model, grid, epsilon=2.0, delta=0.0, random_state=0).fit(frame, y)
+    assert "categories" in found.privacy_.conditions[0]
+    assert found.feature_names_in_.tolist() == list("abcd")
+    model.set_params(categories={"d": 2})
+    found = PrivateGridSearchCV(model, grid, epsilon=2.0, delta=0.0, random_state=0).fit(frame, y)
+    assert found.privacy_.conditions == ()
 
 
 class NeedsSix(ObjPertLogisticRegression):

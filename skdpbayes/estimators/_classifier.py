@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 
 from skdpbayes._validation import check_classes, check_integer, check_is_fitted, validate_data
 from skdpbayes.fitting.bounds import Bound
-from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator, noise_is_small
+from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator, noise_is_small, refuse_arguments
 from skdpbayes.fitting.records import Public, Records, read_table
 
 __all__ = ["PrivateClassifier"]
@@ -42,7 +42,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         "accept_large_sparse": False,
     }
 
-    def fit(self, X: Any, y: Any) -> Self:
+    # not sample_weight by name: scikit-learn would take that for support, and pass weights
+    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
         """Fit the model and spend the budget.
 
         Parameters
@@ -51,12 +52,15 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
             Training rows.
         y : array-like of shape (n_samples,)
             Labels.
+        **unknown
+            Refused; for ``sample_weight`` the error says what to do instead.
 
         Returns
         -------
         self
             The fitted estimator.
         """
+        refuse_arguments(self, unknown)
         return self._fit(X, y)
 
     def plan(self, n_samples: int, n_features: int, *, classes: Any = None) -> FitPlan:

@@ -30,7 +30,9 @@ from skdpbayes._validation import (
     is_fitted,
 )
 from skdpbayes.exceptions import PrivacyWarning
+from skdpbayes.fitting.frames import unscaled_columns
 from skdpbayes.fitting.records import Public, Records
+from skdpbayes.fitting.storage import to_json
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
 
@@ -41,6 +43,7 @@ __all__ = [
     "make_budget",
     "noise_is_small",
     "offers",
+    "refuse_arguments",
     "spent",
 ]
 
@@ -52,6 +55,16 @@ NOT_PRIVATE = "Use epsilon=np.inf for the non-private model."
 SPENT = (
     "The fit had already reserved its budget when this happened, so the budget counts as spent; "
     "the estimator is as it was before."
+)
+WEIGHTS = (
+    "the noise is made for records that weigh 1, and one of weight w could do w times as much. Fit "
+    "without weights. Unequal costs belong into the threshold on predict_proba; labels that are "
+    "more frequent in the population than in the sample, by public figures, into the intercept. "
+    "Both cost no privacy."
+)
+CLASS_WEIGHT = (
+    "class_weight is not a parameter of {name}. 'balanced' would be computed from the frequencies "
+    "of the labels, which are private, and for any weight {weights}"
 )
 
 
@@ -140,11 +153,19 @@ class PrivateEstimator(BaseEstimator):
     progress: bool
     _posterior: Any
 
+    def __new__(cls, *args: Any, **parameters: Any) -> Self:
+        """Say why there is no ``class_weight`` where scikit-learn's classifiers have one."""
+        if "class_weight" in parameters:
+            raise TypeError(CLASS_WEIGHT.format(name=cls.__name__, weights=WEIGHTS))
+        return super().__new__(cls)
+
     def _fit(self, *table: Any) -> Self:
         rows = self._read(*table)  # 1 validate, 2 bound: all that can be wrong is found here
         with _sized(rows.public):
             budget = self._budget(rows.public)
             plan = self._plan(rows.public, budget)  # 3 calibrate, from public numbers
+        if budget.private:
+            self._warn_of_units(table[0])
         generator = randomness.make_generator(self.random_state)
         claim = budget.reserve(plan, type(self).__name__)  # 4 reserve
         with spent(budget.ledger):
@@ -170,6 +191,21 @@ class PrivateEstimator(BaseEstimator):
         return make_budget(
             self.epsilon, self.delta, self.adjacency, self.ledger, self.random_state, public.n
         )
+
+    def _warn_of_units(self, X: Any) -> None:
+        """Say that rows in their own units are cut where nobody has said how long they are."""
+        columns = unscaled_columns(X) if getattr(self, "data_norm", None) == 1.0 else []
+        if columns:
+            shown = ", ".join(columns[:5]) + (", ..." if len(columns) > 5 else "")
+            warnings.warn(
+                f"{len(columns)} columns hold integers or objects ({shown}), and data_norm=1 "
+                "scales every row down to length 1: of ages and amounts nothing but their ratio "
+                "remains. Put private_preprocessor(bounds=...) or BoundsScaler(bounds, norm=1) "
+                "before this estimator, or set data_norm to the public length of a row. Indicators "
+                "stored as bool or uint8 need neither.",
+                PrivacyWarning,
+                stacklevel=4,
+            )
 
     def _keep(self, public: Public, plan: Any, claim: PrivacyGuarantee, posterior: Any) -> Self:
         """Replace what an earlier fit left by what this one released: all of it, or none."""
@@ -234,6 +270,24 @@ class PrivateEstimator(BaseEstimator):
         check_is_fitted(self)
         return self._posterior.interval(level)
 
+    def to_json(self, path: Any = None) -> str:
+        """Write the released model as JSON, a file that is no program; it costs no privacy.
+
+        The claim and the versions are written with it, the seed and the ledger are not. See
+        :func:`skdpbayes.to_json`, which also writes pipelines, and :func:`skdpbayes.load_json`.
+
+        Parameters
+        ----------
+        path : str, path or None, default=None
+            The file to write; None only returns the text.
+
+        Returns
+        -------
+        str
+            The text of the file.
+        """
+        return to_json(self, path)
+
     def _progress(self, steps: Iterable[T], *, total: int, label: str) -> Iterable[T]:
         """Wrap ``steps`` in a progress bar if ``progress`` asks for one."""
         if not self.progress:
@@ -255,6 +309,15 @@ class PrivateEstimator(BaseEstimator):
     def _get_params_html(self, *args: Any, **kwargs: Any) -> Any:
         """Parameters in scikit-learn's diagram; called by releases that have such a table."""
         return BaseEstimator._get_params_html(_shown(self), *args, **kwargs)
+
+
+def refuse_arguments(estimator: Any, unknown: dict[str, Any]) -> None:
+    """Refuse arguments that ``fit`` does not have; of weights, say what to do instead."""
+    for name in unknown:
+        why = f": {WEIGHTS}" if name == "sample_weight" else "."
+        raise TypeError(
+            f"{type(estimator).__name__}.fit() got an unexpected keyword argument {name!r}{why}"
+        )
 
 
 def make_budget(

@@ -1,4 +1,4 @@
-"""Arrays back to the data frames that a model was fitted on."""
+"""What data frames say about themselves, and arrays back to frames."""
 
 from __future__ import annotations
 
@@ -6,8 +6,29 @@ from collections.abc import Collection
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-__all__ = ["with_names"]
+__all__ = ["unscaled_columns", "with_names"]
+
+# Integers of a single byte are how tables store indicators.
+UNSCALED = ("int16", "int32", "int64", "uint16", "uint32", "uint64", "object")
+
+
+def unscaled_columns(X: Any) -> list[str]:
+    """Name columns whose type says that nobody has scaled them: integers, and Python objects.
+
+    Only types that a table declares are read, never a value, so tables of one schema, which
+    neighboring data sets have, give one answer. A list declares none, and entries of a sparse
+    matrix are counts or indicators: neither is judged.
+    """
+    if sparse.issparse(X):
+        return []
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        types = zip(X.columns, X.dtypes, strict=True)
+        return [str(name) for name, dtype in types if str(dtype).lower().startswith(UNSCALED)]
+    if not hasattr(X, "dtype") or not str(X.dtype).startswith(UNSCALED):
+        return []
+    return [str(column) for column in range(X.shape[1])]
 
 
 def with_names(X: np.ndarray, names: Any, integers: Collection[int] = ()) -> Any:

@@ -7,17 +7,18 @@ from typing import Any
 
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
 
+from skdpbayes.fitting.estimator import PrivateEstimator
 from skdpbayes.model_selection.runs import Table
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
+from skdpbayes.reporting.pipelines import learning_steps
 
 __all__ = [
     "assemble",
     "build",
     "check_candidates",
+    "conditions_of",
     "head_settings",
-    "learning_steps",
     "private_step",
     "run_head",
     "set_guarantee",
@@ -40,9 +41,10 @@ def private_step(model: Any) -> Any:
     """
     last = model.steps[-1][1] if isinstance(model, Pipeline) else model
     every = [name for name in model.get_params(deep=True) if name.rsplit("__")[-1] == "epsilon"]
-    if len(every) != 1 or not hasattr(last, "epsilon") or not hasattr(last, "ledger"):
+    private = isinstance(last, PrivateEstimator) and hasattr(last, "classes")
+    if len(every) != 1 or not private:
         raise TypeError(
-            "estimator must be one private estimator of this package, or a pipeline in which the "
+            "estimator must be a private classifier of this package, or a pipeline in which the "
             f"last step is one and no other step is private; got {model!r}."
         )
     return last
@@ -72,18 +74,12 @@ def check_candidates(candidates: Iterable[Mapping[str, Any]]) -> list[dict[str, 
     return listed
 
 
-def learning_steps(model: Any) -> list[str]:
-    """Name, as conditions, the steps before the private one that may learn from the data.
-
-    Steps of this package, and steps that need no fit, look at public numbers only.
-    """
-    steps = model.steps[:-1] if isinstance(model, Pipeline) else []
+def conditions_of(model: Any) -> list[str]:
+    """Name, as conditions, the steps before the private one that may learn from the data."""
+    head = Pipeline(model.steps[:-1]) if isinstance(model, Pipeline) else None
     return [
         f"the step {name!r} learns nothing from the data that is not public"
-        for name, step in steps
-        if step not in (None, "passthrough")
-        and not type(step).__module__.startswith("skdpbayes.")
-        and get_tags(step).requires_fit
+        for name, _, _ in learning_steps(head)
     ]
 
 

@@ -31,12 +31,9 @@ class Setting:
 
     candidates: list[dict[str, Any]]
     n_train: int
-    columns: tuple[int, ...]
-    """Columns that reach the private step, for each candidate."""
-    unit: int
-    """Units in which one record's score is summed."""
-    conditions: tuple[str, ...] = ()
-    old: Any = None  # FALLBACK: tables, for estimators that have no method plan yet
+    score: HoldOutScore
+    read: tuple[Public, ...] = ()
+    """What the plan of each candidate's fit may know; empty if there are no data."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,12 @@ class HeldOut:
     public: Public
     tables: tuple[Table, ...]
     heads: tuple[list[tuple[str, Any]], ...]
-    score: HoldOutScore
+
+    @property
+    def score(self) -> HoldOutScore:
+        """How held-out records are scored."""
+        score: HoldOutScore = self.public.detail.score
+        return score
 
 
 class Run(NamedTuple):

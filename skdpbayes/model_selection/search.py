@@ -38,8 +38,8 @@ from skdpbayes.model_selection.pipelines import (
     assemble,
     build,
     check_candidates,
+    conditions_of,
     head_settings,
-    learning_steps,
     private_step,
     run_head,
     set_guarantee,
@@ -175,8 +175,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         n_features = check_integer("n_features", n_features, low=1)
         labels = check_classes(private_step(self.estimator).classes if classes is None else classes)
         n_train = n_samples - self._n_held_out(n_samples)
-        columns = (n_features,) * len(candidates)
-        setting = Setting(candidates, n_train, columns, score.unit, score.conditions)
+        setting = Setting(candidates, n_train, score)
         return self._planned(Public(n_samples, n_features, labels, detail=setting))
 
     def _check(self, generator: np.random.Generator) -> tuple[list[dict[str, Any]], HoldOutScore]:
@@ -241,46 +240,37 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         order = generator.permutation(len(y))
         parts = np.sort(order[n_held_out:]), np.sort(order[:n_held_out])
         split = Table(*(take_rows(table, rows) for rows in parts for table in (X, y)))
-        setting = Setting(candidates, len(parts[0]), (), score.unit)
         public = Public(
             n=len(y),
             n_features=getattr(reader, "n_features_in_", 1),  # a list of texts is one column
             classes=labels,
             names=getattr(reader, "feature_names_in_", None),
-            detail=setting,
+            detail=Setting(candidates, len(parts[0]), score),
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they may be computed from exact records
-            return self._run_heads(public, split, score, self._seeds(generator, 1)[0])
+            return self._run_heads(public, split, self._seeds(generator, 1)[0])
 
-    def _run_heads(
-        self, public: Public, split: Table, score: HoldOutScore, seed: int | None
-    ) -> HeldOut:
+    def _run_heads(self, public: Public, split: Table, seed: int | None) -> HeldOut:
         """Run what comes before the private step once for each way that candidates set it.
 
         Rows that reach the private step are validated here, before the budget is charged.
         """
         done: dict[Any, tuple[list[tuple[str, Any]], Table]] = {}
-        heads, columns, conditions = [], [], list(score.conditions)
+        heads, read = [], []
         for i, candidate in enumerate(public.detail.candidates):
-            model = self._build(public, i)
+            model = self._build(public, i, epsilon=self.epsilon, delta=self.delta)
             key = head_settings(self.estimator, candidate)
             if key not in done:
                 done[key] = run_head(model, split, seed)
             heads.append(done[key])
             own, table = private_step(model), done[key][1]
-            if not hasattr(own, "plan"):  # FALLBACK: they are read when they are planned
-                continue
             own._read(table.X_held_out, table.y_held_out)
-            read = own._read(table.X, table.y).public
-            columns.append(read.n_features)
-            conditions += read.conditions
-        tables = tuple(table for _, table in heads)
-        setting = replace(
-            public.detail, columns=tuple(columns), conditions=tuple(conditions), old=tables
+            read.append(own._read(table.X, table.y).public)
+        steps, tables = zip(*heads, strict=True)
+        return HeldOut(
+            replace(public, detail=replace(public.detail, read=tuple(read))), tables, steps
         )
-        steps = tuple(steps for steps, _ in heads)
-        return HeldOut(replace(public, detail=setting), tables, steps, score)
 
     def _budget(self, public: Public) -> Budget:
         own = private_step(self.estimator)
@@ -318,14 +308,14 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             mean_runs=float(mean_runs),
             shape=float(self.shape),
             strategy=self.strategy,
-            unit=setting.unit,
+            unit=setting.score.unit,
         )
         runs = price(plan.run_epsilon, plan.run_delta)
         # Which conditions a fit has may depend on its budget, so it is those at the planned one.
         claims = planned[plan.run_epsilon, plan.run_delta]
         conditions = dict.fromkeys(c for claim in claims for c in claim.conditions)
-        conditions |= dict.fromkeys(c for model in models for c in learning_steps(model))
-        conditions |= dict.fromkeys(setting.conditions)
+        conditions |= dict.fromkeys(c for model in models for c in conditions_of(model))
+        conditions |= dict.fromkeys(setting.score.conditions)
         return replace(plan, conditions=tuple(conditions), runs=runs)
 
     def _claim_of_run(
@@ -333,19 +323,19 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     ) -> PrivacyGuarantee:
         setting: Setting = public.detail
         own = private_step(model).set_params(epsilon=epsilon, delta=delta)
-        if not hasattr(own, "plan"):  # FALLBACK
-            return _claim_by_exception(own, setting.old[index])
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about budgets that are only tried here
-                plan = own.plan(setting.n_train, setting.columns[index], classes=public.classes)
+                if setting.read:
+                    return own._planned(setting.read[index]).privacy
+                n_train, n_features = setting.n_train, public.n_features
+                return own.plan(n_train, n_features, classes=public.classes).privacy
         except ValueError as error:
             error.add_note(
                 f"The candidate {setting.candidates[index]} was planned for {setting.n_train} "
                 f"training records, of which one fit may spend epsilon={epsilon:g}."
             )
             raise
-        return plan.privacy
 
     def _touch(self, rows: Any, plan: SearchPlan, generator: np.random.Generator) -> Winner:
         choose = self._repeat if plan.strategy == "repeat" else self._try_all
@@ -499,28 +489,6 @@ def _public_results(candidates: list[dict[str, Any]]) -> dict[str, Any]:
                 values[i] = candidate[name]
         results[f"param_{name}"] = values
     return results
-
-
-# FALLBACK for estimators that have no method plan yet: delete it with what is marked so here and in
-# runs.py when all of them have it.
-class _Planned(Exception):
-    """Carries the guarantee of a fit out of it, before the fit touches the data."""
-
-
-class _PlanningLedger:
-    def reserve(self, guarantee: PrivacyGuarantee, label: str = "") -> int:
-        raise _Planned(guarantee)
-
-
-def _claim_by_exception(own: Any, table: Table) -> PrivacyGuarantee:
-    own.set_params(ledger=_PlanningLedger())
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            own.fit(table.X, table.y)
-    except _Planned as planned:
-        return planned.args[0]
-    raise TypeError(f"{own!r} did not reserve its cost in its ledger, so it cannot be priced.")
 
 
 class PrivateGridSearchCV(PrivateSearch):

@@ -40,7 +40,8 @@ import numpy as np
 import numpy.typing as npt
 
 from skdpbayes.privacy._numeric import check_count, check_nonnegative, check_positive
-from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
+from skdpbayes.privacy.guarantee import Adjacency
+from skdpbayes.privacy.sensitivity import moved
 
 __all__ = [
     "LangevinNoise",
@@ -323,7 +324,7 @@ def large_noise_mu(
     float
         The limit of mu.
     """
-    distance = 2.0 if check_adjacency(adjacency) == "replace_one" else 1.0
+    distance = float(moved(adjacency))
     noise = np.asarray(noise_multipliers, dtype=float)
     if noise.size == 0 or not np.all(noise > 0.0):
         raise ValueError("noise_multipliers must be positive and not empty")

@@ -27,6 +27,7 @@ from skdpbayes.privacy.events import PrivacyEvent
 from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
 from skdpbayes.privacy.mechanisms.gdp import gdp_mu
 from skdpbayes.privacy.mechanisms.subsampling import Sampling
+from skdpbayes.privacy.sensitivity import moved
 
 __all__ = ["step_size_bound"]
 
@@ -121,7 +122,7 @@ def step_size_bound(
         return epsilon**2 / (scale**2 * math.log(1.0 / delta) * float(shrink.sum()))
     # mu^2 = d^2 q^2 sum 1 / sigma_t^2 with 1 / sigma_t^2 = h_t unit^2 / noise_per_step
     rate = batch_size / n_samples
-    distance = 2.0 if adjacency == "replace_one" else 1.0
+    distance = float(moved(adjacency))
     per_step = (distance * rate * unit) ** 2 / noise_per_step * float(shrink.sum())
     limit = gdp_mu(epsilon, delta) ** 2 / per_step
     if method == "limit":

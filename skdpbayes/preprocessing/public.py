@@ -550,7 +550,8 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):
             start += block.width
         if not self._sparse:
             return out
-        ends = np.arange(n + 1, dtype=np.int64) * slots
+        small = n * slots < 2**31  # many libraries take short indices only
+        ends = np.arange(n + 1, dtype=np.int32 if small else np.int64) * slots
         matrix = sparse.csr_array((values.ravel(), places.ravel(), ends), shape=(n, width))
         matrix.eliminate_zeros()
         return matrix
@@ -900,8 +901,13 @@ def _row_blocks(X: np.ndarray) -> Iterator[slice]:
     return gen_batches(X.shape[0], max(1, 2**20 // X.shape[1]))
 
 
-def resolve_bounds(bounds: Any, n_features: int, names: np.ndarray | None) -> np.ndarray:
-    """Return the public bounds as an array (n_features, 2) in column order."""
+def resolve_bounds(
+    bounds: Any, n_features: int, names: np.ndarray | None, *, parameter: str = "bounds"
+) -> np.ndarray:
+    """Return the public bounds as an array (n_features, 2) in column order.
+
+    ``parameter`` is what the caller knows them by.
+    """
     if bounds is None:
         raise ValueError(
             "bounds is required: the public (low, high) of each column, as one pair, an array of "
@@ -911,32 +917,32 @@ def resolve_bounds(bounds: Any, n_features: int, names: np.ndarray | None) -> np
     if isinstance(bounds, Mapping):
         if names is None:
             raise ValueError(
-                "bounds is a mapping from column names, but X has no column names; pass a "
-                "DataFrame, or bounds as an array of shape (n_features, 2)"
+                f"{parameter} is a mapping from column names, but X has no column names; pass a "
+                f"DataFrame, or {parameter} as an array of shape (n_features, 2)"
             )
-        _refuse_unknown("bounds", bounds, names)
+        _refuse_unknown(parameter, bounds, names)
         missing = [str(name) for name in names if name not in bounds]
         if missing:
-            raise ValueError(f"bounds has no entry for the columns {missing}")
+            raise ValueError(f"{parameter} has no entry for the columns {missing}")
         bounds = [bounds[name] for name in names]
     try:
         array = np.array(bounds, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"bounds must hold pairs (low, high) of numbers, got {bounds!r}"
+            f"{parameter} must hold pairs (low, high) of numbers, got {bounds!r}"
         ) from error
     if array.shape == (2,):
         array = np.tile(array, (n_features, 1))
     if array.shape != (n_features, 2):
         raise ValueError(
-            f"bounds must be one (low, high) pair or an array of shape ({n_features}, 2), got an "
-            f"array of shape {array.shape}"
+            f"{parameter} must be one (low, high) pair or an array of shape ({n_features}, 2), "
+            f"got an array of shape {array.shape}"
         )
     bad = np.flatnonzero(~(np.isfinite(array).all(axis=1) & (array[:, 0] < array[:, 1])))
     if bad.size:
         column = bad[0] if names is None else repr(names[bad[0]])
         low, high = array[bad[0]]
         raise ValueError(
-            f"bounds of column {column} must be finite with low < high, got ({low}, {high})"
+            f"{parameter} of column {column} must be finite with low < high, got ({low}, {high})"
         )
     return array

@@ -42,18 +42,13 @@ from skdpbayes.privacy.mechanisms.exponential_mechanism import (
 )
 from skdpbayes.privacy.mechanisms.gdp import gdp_delta, gdp_epsilon, gdp_log_delta, gdp_mu
 from skdpbayes.privacy.mechanisms.langevin import (
-    langevin_inverse_temperature,
     langevin_mu,
     langevin_mu_samples,
-    langevin_mu_varying,
     largest_langevin_step,
     ops_inverse_temperature,
     ops_mu,
 )
 from skdpbayes.privacy.mechanisms.langevin_minibatch import (
-    FixedBatchParts,
-    langevin_fixed_batch_epsilon,
-    langevin_fixed_batch_parts,
     langevin_mu_cyclic,
 )
 from skdpbayes.privacy.mechanisms.laplace import LaplaceNoise
@@ -94,7 +89,6 @@ __all__ = [
     "Composed",
     "DiscreteGaussian",
     "DiscreteLaplace",
-    "FixedBatchParts",
     "GaussianDP",
     "GroupOf",
     "LaplaceNoise",
@@ -130,13 +124,9 @@ __all__ = [
     "group",
     "hinge_range",
     "kifer2012_noise_multiplier",
-    "langevin_fixed_batch_epsilon",
-    "langevin_fixed_batch_parts",
-    "langevin_inverse_temperature",
     "langevin_mu",
     "langevin_mu_cyclic",
     "langevin_mu_samples",
-    "langevin_mu_varying",
     "laplace_scale",
     "largest_curvature",
     "largest_langevin_step",

@@ -111,6 +111,11 @@ class PrivacyGuarantee:
         """
         return cls(event.epsilon_at(delta), delta, adjacency, mechanism, event, seeded, conditions)
 
+    @property
+    def neighbor(self) -> str:
+        """What the guarantee protects against, in words: "one record is ..."."""
+        return _NEIGHBOR[self.adjacency]
+
     def epsilon_at(self, delta: float) -> float:
         """Return the smallest epsilon that holds at `delta` (the whole event, rounded up)."""
         return self.event.epsilon_at(delta)
@@ -156,9 +161,7 @@ class PrivacyGuarantee:
                 claim = f"{_round_up(self.epsilon)}-differentially private"
             else:
                 claim = f"({_round_up(self.epsilon)}, {self.delta:.4g})-differentially private"
-            sentence = (
-                f"{claim} when {_NEIGHBOR[self.adjacency]} ({self.adjacency}), by {self.mechanism}."
-            )
+            sentence = f"{claim} when {self.neighbor} ({self.adjacency}), by {self.mechanism}."
         if self.conditions:
             sentence += f" This holds if {'; '.join(self.conditions)}."
         if self.seeded:

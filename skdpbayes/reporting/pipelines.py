@@ -141,13 +141,18 @@ def check_private(pipeline: Any) -> None:
     """
     problems = [
         f"- {name} ({type(step).__name__}): {problem}"
-        for name, step in _leaves("", pipeline)
-        if (problem := _problem(step)) is not None
+        for name, step, problem in learning_steps(pipeline)
     ]
     if problems:
         raise NotPrivateError(
             "these steps learn from the records without a claim:\n" + "\n".join(problems)
         )
+
+
+def learning_steps(pipeline: Any) -> list[tuple[str, Any, str]]:
+    """Return the steps that would learn from records without a claim: name, step and remedy."""
+    found = ((name, step, _problem(step)) for name, step in _leaves("", pipeline))
+    return [(name, step, problem) for name, step, problem in found if problem is not None]
 
 
 def privacy_of(*fitted: Any) -> PrivacyGuarantee:

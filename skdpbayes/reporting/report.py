@@ -5,10 +5,8 @@ from __future__ import annotations
 import datetime
 import json
 import math
-import platform
 from collections.abc import Iterable, Sequence
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from skdpbayes._validation import check_choice
+from skdpbayes.fitting.storage import versions
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
 from skdpbayes.reporting.pipelines import privacy_of
 from skdpbayes.reporting.summary import summary
@@ -23,7 +22,6 @@ from skdpbayes.reporting.summary import summary
 __all__ = ["report"]
 
 FORMATS = ("html", "markdown", "json")
-PACKAGES = ("skdpbayes", "numpy", "scipy", "scikit-learn", "numba", "randomgen")
 TEST_LEVELS = (0.01, 0.05, 0.1)
 PRIORS = (0.01, 0.1, 0.5)
 SLACK = 0.1  # beyond epsilon; the loss is larger with probability UNLIKELY * delta at most
@@ -122,7 +120,7 @@ def _content(
             content["sections"][-1]["text"] = [f"Model and scores together: {whole}"]
     if ledger is not None and hasattr(ledger, "entries"):
         add(_account(ledger))
-    add({"title": "Versions", "tables": [(("package", "version"), _versions())]})
+    add({"title": "Versions", "tables": [(("package", "version"), list(versions().items()))]})
     return content
 
 
@@ -137,11 +135,11 @@ def _profile(claim: PrivacyGuarantee) -> list[tuple[float, float]]:
 def _meaning(claim: PrivacyGuarantee) -> list[str]:
     if math.isinf(claim.epsilon):
         return ["Nothing is protected: the release may reveal every record."]
-    who = "replaced by any other one" if claim.adjacency == "replace_one" else "left out"
     text = [
         "Somebody who knows all records but one, and everything about the method, sees the "
-        f"release and wants to know whether that record is there or was {who}. The tables say how "
-        "well the best possible attack can do, whatever its computing power."
+        "release and wants to tell the records from those that remain when "
+        f"{claim.neighbor}. The tables say how well the best possible attack can do, whatever its "
+        "computing power."
     ]
     if claim.conditions:
         text.append(f"This holds if {'; '.join(claim.conditions)}.")
@@ -258,16 +256,6 @@ def _account(ledger: Any) -> dict[str, Any]:
         ],
         "tables": [(("number", "release", "mechanism", "epsilon", "delta"), rows)],
     }
-
-
-def _versions() -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [("Python", platform.python_version())]
-    for package in PACKAGES:
-        try:
-            rows.append((package, version(package)))
-        except PackageNotFoundError:
-            continue
-    return rows
 
 
 def _short(value: Any) -> str:

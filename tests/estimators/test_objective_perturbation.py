@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from scipy import sparse, stats
+from scipy.special import expit
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
-from skdpbayes import ObjPertLogisticRegression, models
+from skdpbayes import ObjPertLogisticRegression
 from skdpbayes.estimators.objective import plan as plans
+from skdpbayes.estimators.objective import solver
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.fitting.records import Block
 from skdpbayes.randomness import release_grid
 from skdpbayes.release.floats import pack_symmetric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
 
 ADJACENCIES = ("replace_one", "zero_out")
+
+
+class BlockOfRows(NamedTuple):
+    X: np.ndarray
+    target: np.ndarray
+    weight: None = None
 
 
 def _data(n_classes=2, n=400, d=4, seed=0):
@@ -72,7 +82,8 @@ def test_the_computed_minimizer_meets_the_public_tolerance():
     X, y = _data()
     model = ObjPertLogisticRegression(np.inf, C=2.0).fit(X, y)
     theta = np.column_stack([model.coef_, model.intercept_])
-    gradient = models.logistic_gradient(theta, X, y.astype(np.intp), 1.0)[1] + theta / 2.0
+    rows = np.column_stack([X, np.ones(len(y))])
+    gradient = (expit(rows @ theta[0]) - y) @ rows + theta[0] / 2.0
     assert np.linalg.norm(gradient) <= model._posterior.plan.tolerance < 1e-7
 
 
@@ -133,6 +144,52 @@ def test_published_noise_hosts_the_other_releases(calibration, adjacency):
     assert model.interval()["coef"].shape == (1, 4, 2)
 
 
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_information_is_nearly_free_and_its_noise_covers_the_charge(adjacency):
+    """With two classes; a record moves it least where its gradient is largest."""
+    X, y = _data(n=20_000)
+    settings = {"epsilon": 1.0, "adjacency": adjacency, "C": 0.1, "random_state": 0}
+    model = ObjPertLogisticRegression(**settings).fit(X, y)
+    alone = ObjPertLogisticRegression(inference_budget=0.0, **settings).fit(X, y)
+    assert 1.0 <= model.noise_.scale / alone.noise_.scale < 1.01
+    event, plan = model.privacy_.event, model._posterior.plan
+    shift = 2.0 if adjacency == "replace_one" else 1.0
+    budget = (shift / event.noise_multiplier) ** 2
+    assert event.information_mu**2 * shift == pytest.approx(0.1 * budget, rel=0.02)
+    # what one record adds, at most a quarter of its squared norm, over the noise on the matrix
+    assert 0.25 * 2.0 / plan.information_scale <= event.information_mu
+    assert 0.25 * 2.0 / plan.information_scale >= 0.999 * event.information_mu
+    # and the minimizer is never scaled back, which would hide the record's residual
+    assert plan.radius >= plans.coefficient_bound(plan.problem, plan.penalty, plan.tilt_norm)
+
+
+def test_tiny_budgets_charge_every_record_alike_for_the_information():
+    """Where the release grid is too coarse for the part of the noise that hides rounding."""
+    X, y = _data()
+    event = ObjPertLogisticRegression(1e-4, C=1e-5, random_state=0).fit(X, y).privacy_.event
+    assert event.information_mu == 0.0
+    assert event.delta_at(1e-4) <= 1e-5
+
+
+def test_a_record_moves_the_information_along_itself_up_to_the_cuts():
+    from skdpbayes.estimators.objective.solver import information
+
+    X, y = _data(n=300)
+    plan = ObjPertLogisticRegression(1.0, random_state=0).fit(X, y)._posterior.plan
+    problem = plan.problem
+    block = BlockOfRows(X, y.astype(np.intp))
+    theta = np.random.default_rng(1).normal(scale=3.0, size=problem.n_parameters)
+    farthest = 0.0
+    for i in range(0, 300, 7):
+        found = information(theta, block, problem, np.array([i]))
+        u = np.append(np.trunc(X[i] / problem.grid.row_unit) * problem.grid.row_unit, 1.0)
+        s = 1.0 / (1.0 + math.exp(u @ theta))
+        off = np.linalg.norm(found - s * (1.0 - s) * np.outer(u, u))
+        farthest = max(farthest, off)
+        assert np.linalg.norm(found) <= s * (1.0 - s) * (u @ u) * (1 + 1e-12)
+    assert 0.01 * problem.information_cuts < farthest <= 0.5 * problem.information_cuts
+
+
 def test_curvature_is_the_squared_norm_with_the_intercept():
     X, y = _data()
     model = ObjPertLogisticRegression(1.0, data_norm=30.0, intercept_scaling=4.0, C=1e-4)
@@ -188,7 +245,6 @@ def test_long_rows_are_scaled_down():
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_information_moves_no_further_than_its_bound(n_classes):
     rng = np.random.default_rng(0)
-    hessian = models.logistic_hessian if n_classes == 2 else models.softmax_hessian
     outputs = 1 if n_classes == 2 else n_classes
     bounds = {
         adjacency: plans.Problem(10, 3, n_classes, 1.0, 1.0, 1e-5, adjacency).information_norm
@@ -200,7 +256,8 @@ def test_information_moves_no_further_than_its_bound(n_classes):
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         theta = rng.normal(scale=rng.choice([0.05, 1.0, 3.0]), size=(outputs, 3))
         codes = rng.integers(0, n_classes, size=1)
-        one, other = (hessian(theta, row[None], codes)[2] for row in rows)
+        problem = plans.Problem(10, 3, n_classes, 1.0, 1.0, 1e-5, "zero_out")
+        one, other = (solver.information(theta, Block(row[None], codes), problem) for row in rows)
         assert np.linalg.norm(one) <= bounds["zero_out"] * (1 + 1e-12)
         assert np.linalg.norm(one - other) <= bounds["replace_one"] * (1 + 1e-12)
         assert np.linalg.norm(pack_symmetric(one)) == pytest.approx(np.linalg.norm(one))

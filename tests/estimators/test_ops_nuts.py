@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdpbayes import randomness, samplers
+from skdpbayes import models, randomness, samplers
 from skdpbayes.estimators.ops.sampling import hmc_chains
 from skdpbayes.estimators.ops.target import Target
+from skdpbayes.fitting.records import Block
 
 
 def silent(iterable, **_):
@@ -45,7 +46,16 @@ def test_moments_agree_with_an_independent_sampler(beta, C):
     X = rng.normal(size=(300, 5)) @ np.diag([1.0, 0.5, 0.3, 0.2, 0.1])
     y = (rng.random(300) < 1 / (1 + np.exp(-X @ [2.0, -2.0, 1.0, 0.0, 3.0]))).astype(np.intp)
     theirs = nuts_chains(X, y, beta, C)
-    target = Target(X, y, 0.0, "logistic", 0.0, 1, C, beta, np.inf)
+    target = Target(
+        blocks=(Block(X, y.astype(np.int64)),),
+        constant=0.0,
+        loss=models.LogisticLoss(),
+        width=1.0,
+        C=C,
+        inverse_temperature=beta,
+        radius=np.inf,
+        grid=None,
+    )
     generator = randomness.make_generator(0)
     ours, _, _ = hmc_chains(target, generator, silent, n_chains=4, n_iterations=1000)
     center, deviation = theirs.mean(axis=(0, 1)), theirs.std(axis=(0, 1))

@@ -8,17 +8,16 @@ import math
 import numpy as np
 import pytest
 
-from skdpbayes import privacy
+from skdpbayes import models, privacy
 from skdpbayes.estimators.ops.plan import Problem, plan_density, plan_langevin
 from skdpbayes.exceptions import CalibrationError
 
 ADULT = Problem(
-    loss="logistic",
+    loss=models.LogisticLoss(),
     n_records=32_561,
     n_features=109,
-    n_classes=2,
     constant=1.0,
-    record_norm=math.sqrt(2.0),
+    data_norm=1.0,
     epsilon=1.0,
     delta=1e-5,
     adjacency="replace_one",
@@ -27,8 +26,6 @@ ADULT = Problem(
     cap=True,
     C=None,
     coef_norm=None,
-    width=0.0,
-    summation_length=700,
 )
 
 
@@ -110,7 +107,7 @@ def test_a_ball_allows_less_noise():
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
 def test_a_ball_allows_less_noise_for_several_classes_too(adjacency):
-    softmax = {"loss": "softmax", "n_classes": 4, "adjacency": adjacency, "cap": False}
+    softmax = {"loss": models.SoftmaxLoss(4), "adjacency": adjacency, "cap": False}
     schedule = {"C": 0.5, "n_steps": 200, "n_batches": 4}
     free = langevin(**softmax, **schedule)
     ball = langevin(**softmax, **schedule, coef_norm=1.0)
@@ -163,9 +160,9 @@ def test_pure_temperatures():
     assert density(zero_out).inverse_temperature == pytest.approx(1.0 / c)
     wang = dataclasses.replace(pure, calibration="wang2015")
     assert density(wang).inverse_temperature == pytest.approx(1 / (4 * np.log1p(np.exp(c))))
-    svc = dataclasses.replace(pure, loss="hinge", width=1.0)
+    svc = dataclasses.replace(pure, loss=models.HingeLoss())
     assert density(svc).inverse_temperature == pytest.approx(1.0 / (2 * min(2 * c, 1 + c)))
-    softmax = dataclasses.replace(pure, loss="softmax", n_classes=3)
+    softmax = dataclasses.replace(pure, loss=models.SoftmaxLoss(3))
     expected = 1.0 / (2 * privacy.softmax_range(c, 3))
     assert density(softmax).inverse_temperature == pytest.approx(expected)
     for problem in (pure, zero_out, wang, svc, softmax):
@@ -218,9 +215,11 @@ def test_budgets_below_the_rounding_of_the_noise_are_refused():
 
 def test_the_pure_price_includes_the_rounding_of_the_potential():
     pure = dataclasses.replace(ADULT, delta=0.0, coef_norm=2.0, cap=False)
-    eta = density(pure).inverse_temperature * 2.0 * 2.0 * ADULT.record_norm
-    rounding = density(pure).inverse_temperature * 2.0 * pure.value_rounding(2.0)
-    assert rounding > 0.0
+    plan = density(pure)
+    eta = plan.inverse_temperature * 2.0 * 2.0 * ADULT.record_norm
+    # both neighbors' potentials, at two points each; the prior has a part in it
+    rounding = plan.inverse_temperature * 2.0 * 2.0 * pure.value_rounding(2.0, plan.C)
+    assert rounding > plan.inverse_temperature * 4.0 * pure.value_rounding(2.0, math.inf)
     assert eta + rounding <= 1.0
     assert eta == pytest.approx(1.0, rel=1e-5)
 
@@ -233,7 +232,7 @@ def test_the_gaussian_price_on_a_ball_includes_the_rounding_of_the_potential(n_d
     plan = density(ball)
     assert isinstance(plan.event, privacy.GaussianDP)
     each = ball.sensitivity * math.sqrt(plan.inverse_temperature * plan.C)
-    added = math.sqrt(2 * math.pi) * plan.inverse_temperature * ball.value_rounding(2.0)
+    added = math.sqrt(2 * math.pi) * plan.inverse_temperature * ball.value_rounding(2.0, plan.C)
     assert plan.event.mu == pytest.approx(math.sqrt(n_draws) * (each + added), rel=1e-9)
     assert added > 1e-6 * each
     assert plan.event.delta_at(1.0) <= 1e-5

@@ -7,10 +7,11 @@ import warnings
 import numpy as np
 import pytest
 
-from skdpbayes import OPSLinearSVC, OPSLogisticRegression, randomness, samplers
+from skdpbayes import OPSLinearSVC, OPSLogisticRegression, models, randomness, samplers
 from skdpbayes.estimators.ops import sampling
 from skdpbayes.estimators.ops.sampling import hmc_chains
 from skdpbayes.estimators.ops.target import Target, lower_root
+from skdpbayes.fitting.records import Block
 from tests.estimators.test_ops import quadrature_moments, two_features
 
 
@@ -21,7 +22,16 @@ def silent(iterable, **_):
 @pytest.mark.parametrize(("loss", "beta"), [("hinge", 0.33), ("hinge", 0.1), ("logistic", 0.33)])
 def test_chains_mix_where_the_mode_is_on_the_sphere(loss, beta):
     X, y = two_features()
-    target = Target(X, y.astype(np.intp), 0.0, loss, 1.0, 1, 1.5, beta, 2.0)
+    target = Target(
+        blocks=(Block(X, y.astype(np.int64)),),
+        constant=0.0,
+        loss={"hinge": models.HingeLoss(), "logistic": models.LogisticLoss()}[loss],
+        width=1.0,
+        C=1.5,
+        inverse_temperature=beta,
+        radius=2.0,
+        grid=models.Grid(X.shape[0], 1.0),
+    )
     chains, _, _ = hmc_chains(
         target, randomness.make_generator(0), silent, n_chains=4, n_iterations=400
     )

@@ -13,10 +13,8 @@ from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy import (
     gdp_delta,
     gdp_mu,
-    langevin_inverse_temperature,
     langevin_mu,
     langevin_mu_samples,
-    langevin_mu_varying,
     largest_langevin_step,
     ops_inverse_temperature,
     ops_mu,
@@ -57,21 +55,6 @@ def test_bounds_are_attained_by_linear_losses(m, n_steps):
     assert langevin_mu(0.2, m, 1.7, n_steps) == pytest.approx(
         linear_loss_mu([0.2] * n_steps, m, 1.7), rel=1e-9
     )
-    steps = 0.2 * np.arange(1, n_steps + 1) ** -0.4
-    assert langevin_mu_varying(steps, m, 1.7) == pytest.approx(
-        linear_loss_mu(steps, m, 1.7), rel=1e-9
-    )
-
-
-def test_varying_steps_agree_with_constant_ones_and_weigh_the_last_most():
-    assert langevin_mu_varying(np.full(60, 0.03), 2.0, 0.5) == pytest.approx(
-        langevin_mu(0.03, 2.0, 0.5, 60), rel=1e-12
-    )
-    steps = np.geomspace(0.2, 0.002, 300)
-    assert langevin_mu_varying(steps[::-1], 1.0, 1.0) != pytest.approx(
-        langevin_mu_varying(steps, 1.0, 1.0), rel=1e-3
-    )
-    assert langevin_mu_varying(np.full(3, 1e-200), 1.0, 1.0) > 0.0
 
 
 def test_diameter_bound_published_value_and_brute_force():
@@ -224,32 +207,6 @@ def test_densities_that_are_nearly_right_are_nearly_as_private(mu, error):
         assert largest > 0.94 * (allowed - mu)
 
 
-@pytest.mark.parametrize("diameter", [None, 0.3, 4.0])
-@pytest.mark.parametrize("samples", [[1], [200], [100, 150, 200]])
-def test_langevin_inverse_temperature_is_private_and_largest(samples, diameter):
-    mu, C, g, tau = 0.4, 2.0, 1.5, 0.02
-    beta = langevin_inverse_temperature(
-        mu, C, g, samples, tempered_step=tau, curvature=30.0, diameter=diameter
-    )
-
-    def released(factor):
-        value = factor * beta
-        return langevin_mu_samples(
-            samples, tau / value, value / C, value * g, diameter, smoothness=value * 30.5
-        )
-
-    assert released(1.0) <= mu
-    assert released(1.0 + 1e-9) > mu
-    if len(samples) == 1:
-        assert beta >= ops_inverse_temperature(mu, C, g)
-
-
-def test_inverse_temperature_tends_to_the_exact_draw():
-    limit = langevin_inverse_temperature(0.4, 2.0, 1.5, [10**9], tempered_step=1e-6)
-    assert limit == pytest.approx(ops_inverse_temperature(0.4, 2.0, 1.5), rel=1e-6)
-    assert langevin_inverse_temperature(math.inf, 2.0, 1.5, [10], tempered_step=0.1) == math.inf
-
-
 def test_steps_that_do_not_contract_are_refused():
     assert largest_langevin_step(1.0, 3.0) == 0.5
     assert langevin_mu(0.5, 1.0, 1.0, 3, smoothness=3.0) > 0
@@ -257,10 +214,6 @@ def test_steps_that_do_not_contract_are_refused():
         langevin_mu(0.51, 1.0, 1.0, 3, smoothness=3.0)
     with pytest.raises(CalibrationError, match="1 / strong_convexity"):
         langevin_mu(1.5, 1.0, 1.0, 3)
-    with pytest.raises(CalibrationError, match="smaller step"):
-        langevin_mu_varying([0.1, 0.6], 1.0, 1.0, smoothness=3.0)
-    with pytest.raises(CalibrationError, match="smaller step"):
-        langevin_inverse_temperature(1.0, 1.0, 1.0, [5], tempered_step=1.0, curvature=9.0)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +224,6 @@ def test_steps_that_do_not_contract_are_refused():
         (lambda: langevin_mu(0.1, 1.0, 1.0, 2.5), "n_steps must be an integer"),
         (lambda: langevin_mu(0.1, 1.0, 1.0, math.nan), "n_steps must be an integer"),
         (lambda: langevin_mu(0.1, 1.0, 1.0, 3, 0.0), "diameter must be > 0"),
-        (lambda: langevin_mu_varying([], 1.0, 1.0), "step_sizes must be"),
         (lambda: langevin_mu_samples([3, 3], 0.1, 1.0, 1.0), "sample_steps"),
         (lambda: langevin_mu_samples([], 0.1, 1.0, 1.0), "sample_steps must not be empty"),
         (lambda: largest_langevin_step(2.0, 1.0), "smoothness must be >="),

@@ -19,6 +19,7 @@ from skdpbayes.privacy.events import BoundedRange, NoPrivacy, PrivacyEvent, Pure
 from skdpbayes.privacy.mechanisms.bounded_range import bounded_range_eta
 from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from skdpbayes.privacy.mechanisms.exponential_mechanism import truncated_dirichlet_range
+from skdpbayes.privacy.sensitivity import moved
 
 __all__ = [
     "CALIBRATIONS",
@@ -87,16 +88,16 @@ def plan_counts(
     wherever and whenever the two events happened, deleting it moves D.
     """
     n_fields = prior.begin.shape[0] - 1
-    moved = n_fields * (2 if budget.adjacency == "replace_one" else 1)
+    cells = n_fields * moved(budget.adjacency)
     words = f"discrete {law.capitalize()} noise on the counts of {n_fields} field(s)"
     event: PrivacyEvent = NoPrivacy()
     scale = 0.0
     if budget.private and law == "laplace":
-        scale = discrete_laplace_scale(budget.epsilon, budget.delta, moved)
-        event = repeat(DiscreteLaplace(scale), moved)
+        scale = discrete_laplace_scale(budget.epsilon, budget.delta, cells)
+        event = repeat(DiscreteLaplace(scale), cells)
     elif budget.private:
-        scale = discrete_gaussian_scale(budget.epsilon, budget.delta, moved)
-        event = repeat(DiscreteGaussian(scale), moved)
+        scale = discrete_gaussian_scale(budget.epsilon, budget.delta, cells)
+        event = repeat(DiscreteGaussian(scale), cells)
     noise = budget.noise(law, scale)
     return CountsPlan(prior, schedule, noise, noise_aware, event, words, conditions)
 
@@ -121,7 +122,7 @@ def plan_gibbs(
     categories = np.diff(prior.begin)
     floors = min_probability / categories
     width = log_likelihood_range(categories, min_probability)
-    records = 2.0 if budget.adjacency == "replace_one" else 1.0
+    records = float(moved(budget.adjacency))
     n_chains, converged = schedule.n_chains, calibration == "converged"
     words = (
         f"{n_chains} draw(s) of states and parameters from the tempered posterior"

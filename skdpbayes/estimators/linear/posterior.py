@@ -49,7 +49,7 @@ def mean_scores(logits: np.ndarray) -> np.ndarray:
 class LinearPosterior:
     """Coefficients (S, K, d) and intercepts (S, K) that predictions average over.
 
-    Subclassing is not needed: estimators wrap one of these and add what else they released.
+    Estimators wrap one of these, or derive from it, and add what else they released.
     """
 
     coef: np.ndarray

@@ -35,12 +35,12 @@ from skdpbayes.estimators.naive_bayes.ops import DrawPlan, draw_probabilities, p
 from skdpbayes.estimators.naive_bayes.posterior import Reading, Release, TablesPosterior
 from skdpbayes.exceptions import PrivacyWarning
 from skdpbayes.fitting.bounds import Bound
-from skdpbayes.fitting.estimator import NOT_PRIVATE, offers
+from skdpbayes.fitting.estimator import NOT_PRIVATE, offers, refuse_arguments
 from skdpbayes.fitting.frames import with_names
+from skdpbayes.fitting.merging import check_seeds, merged_seeds, parallel_claim, seeds_of
 from skdpbayes.fitting.records import Public, Records, read_table
 from skdpbayes.privacy.budget import Budget
-from skdpbayes.privacy.events import ApproximateDP, PrivacyEvent, PureDP
-from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
+from skdpbayes.privacy.guarantee import Adjacency
 
 __all__ = ["LaplaceNaiveBayes"]
 
@@ -60,10 +60,6 @@ NOISE_PARAMETERS: tuple[tuple[str, Any], ...] = (
     ("predictive_draws", 100),
 )
 DRAW_PARAMETERS: tuple[tuple[str, Any], ...] = (("min_probability", 0.1),)
-DISJOINT = (
-    "no record is in more than one of the merged releases, and which one does not depend on its "
-    "values"
-)
 
 
 def _is_set(value: Any, default: Any) -> bool:
@@ -263,7 +259,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         self.random_state = random_state
         self.ledger = ledger
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
         """Release the noisy statistics of the records and learn from them.
 
         Parameters
@@ -273,15 +269,17 @@ class LaplaceNaiveBayes(PrivateClassifier):
             or all are multinomial.
         y : array-like of shape (n_samples,)
             The labels.
+        **unknown
+            Refused; for ``sample_weight`` the error says what to do instead.
 
         Returns
         -------
         LaplaceNaiveBayes
             The fitted estimator.
         """
+        refuse_arguments(self, unknown)
         self._fit(X, y)
-        seed = _seed_of(self.random_state)
-        self._seeds = () if seed is None else (seed,)
+        self._seeds = seeds_of(self.random_state)
         return self
 
     def _read(self, X: Any, y: Any) -> Records:
@@ -518,7 +516,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
     def _keep_merged(self, parts: Sequence[LaplaceNaiveBayes], reading: Reading) -> Self:
         first = parts[0]
         release = Release.merged([part._posterior.release for part in parts])
-        claim = _parallel(parts)
+        claim = parallel_claim(parts)
         # another stream for each number of releases: none repeats the bits of a fit
         generator = randomness.derived_generator(self.random_state, len(release.noises) + 1)
         bound = first._posterior.scores.bound
@@ -531,12 +529,11 @@ class LaplaceNaiveBayes(PrivateClassifier):
             release.layout,
         )
         plan = CountsPlan(release.layout, release.noises[0], claim.event, claim.conditions)
-        seeds = [part._seeds for part in parts if "_seeds" in vars(part)]
-        lost = any(part.privacy_.seeded and "_seeds" not in vars(part) for part in parts)
+        seeds = merged_seeds(parts)
         self._keep(public, plan, claim, posterior)
         self.__dict__.pop("_seeds", None)
-        if not lost:
-            self._seeds = tuple(seed for known in seeds for seed in known)
+        if seeds is not None:
+            self._seeds = seeds
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -632,7 +629,7 @@ def _check_mergeable(parts: Sequence[LaplaceNaiveBayes]) -> None:
                 "merge needs models with noisy statistics, and mechanism='ops' releases a draw. "
                 "Fit with mechanism='laplace' or 'gaussian'."
             )
-    _check_seeds(parts)
+    check_seeds(parts)
     for part in parts:
         release, other = part._posterior.release, first._posterior.release
         if not release.private and release.layout.moment_columns:
@@ -653,50 +650,3 @@ def _check_mergeable(parts: Sequence[LaplaceNaiveBayes]) -> None:
                 "bounds, max_total, adjacency and law of noise (mechanism), all private or none; "
                 "pass classes=[...] so that every part knows all labels."
             )
-
-
-def _check_seeds(parts: Sequence[LaplaceNaiveBayes]) -> None:
-    seeds = [seed for part in parts for seed in getattr(part, "_seeds", ())]
-    if len(set(seeds)) < len(seeds) or len({id(part) for part in parts}) < len(parts):
-        raise ValueError(
-            "random_state must differ between merged models, and no model be there twice. Equal "
-            "seeds give equal noise, and the difference of two releases would show the data."
-        )
-    seeded = [part for part in parts if part.privacy_.seeded and part._posterior.release.private]
-    if len(seeded) > 1 and not all("_seeds" in vars(part) for part in seeded):
-        raise ValueError(
-            "a seeded model that was stored or copied has lost its seed, so it cannot be told "
-            "whether it shares its noise with another seeded model. Merge before models are "
-            "stored, or fit with random_state=None."
-        )
-
-
-def _seed_of(random_state: Any) -> tuple[Any, ...] | None:
-    """Return what decides on the noise if it can be told; None for states that move on."""
-    if isinstance(random_state, numbers.Integral):
-        return int(random_state), ()
-    if isinstance(random_state, np.random.SeedSequence):
-        entropy: Any = random_state.entropy
-        if not isinstance(entropy, numbers.Integral):
-            entropy = tuple(int(word) for word in entropy)
-        return entropy, random_state.spawn_key
-    return None
-
-
-def _parallel(parts: Sequence[LaplaceNaiveBayes]) -> PrivacyGuarantee:
-    """State the guarantee of releases from disjoint records: the largest of the parts."""
-    claims = [part.privacy_ for part in parts]
-    epsilon = max(claim.epsilon for claim in claims)
-    delta = max(claim.delta for claim in claims)
-    event: PrivacyEvent = claims[0].event
-    if any(claim.event != event for claim in claims):
-        event = ApproximateDP(epsilon, delta) if delta > 0.0 else PureDP(epsilon)
-    conditions = [text for claim in claims for text in claim.conditions]
-    return replace(
-        claims[0],
-        epsilon=epsilon,
-        delta=delta,
-        event=event,
-        seeded=any(claim.seeded for claim in claims),
-        conditions=tuple(dict.fromkeys([*conditions, DISJOINT])),
-    )

@@ -252,30 +252,23 @@ class ObjPertLogisticRegression(PrivateClassifier):
             words=self._words(plan, budget),
             release=budget.noise(plan.grid_law, plan.release_scale),
             information=information,
-            constant=self._constant,
         )
 
     def _touch(
         self, rows: Records, plan: ObjectivePlan, generator: np.random.Generator
     ) -> ObjectivePosterior:
-        problem, constant = plan.problem, plan.constant
-        X, codes, _ = rows.block()
-        assert codes is not None
+        block = rows.block()
         tilt = noise_vector(generator, plan.tilt_scale, plan)
         with one_blas_thread():
-            minimizer = minimize(X, codes, constant, problem, plan, tilt)
+            minimizer = minimize(block, plan.problem, plan, tilt)
         blurred = minimizer + noise_vector(generator, plan.blur_scale, plan)
         theta = release.floats(generator, blurred, plan.release)
         noisy = None
         if plan.information is not None:
             with one_blas_thread():
-                exact = information(theta, X, codes, constant, problem)
+                exact = information(theta, block, plan.problem)
             noisy = release.symmetric(generator, exact, plan.information)
         return ObjectivePosterior(theta, noisy, plan, rows.public.n_features, rows.bound)
-
-    @property
-    def _constant(self) -> float:
-        return float(self.intercept_scaling) if self.fit_intercept else 0.0
 
     def _problem(self, public: Public, budget: Budget) -> Problem:
         check_flag("fit_intercept", self.fit_intercept)
@@ -285,15 +278,14 @@ class ObjPertLogisticRegression(PrivateClassifier):
             n_samples=public.n,
             n_features=public.n_features + bool(self.fit_intercept),
             n_classes=public.n_classes,
-            # a row whose computed norm is within data_norm may be longer by rounding
-            record_norm=float(np.hypot(longest, self._constant))
-            * (1.0 + (public.n_features + 8.0) * 2.0**-52),
+            data_norm=longest,
             epsilon=budget.epsilon,
             delta=budget.delta,
             adjacency=budget.adjacency,
             margin=check_real("margin", self.margin, low=0.0, high=LARGEST_MARGIN),
             coef_norm=check_scale("coef_norm_guess", self.coef_norm_guess),
             nonnegative=bool(self.nonnegative),
+            constant=float(self.intercept_scaling) if self.fit_intercept else 0.0,
         )
 
     def _check_parameters(self, problem: Problem) -> None:
@@ -351,7 +343,7 @@ class ObjectivePosterior:
 
     def _split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
         table = flat.reshape(*flat.shape[:-1], self.plan.problem.n_outputs, -1)
-        return split_coefficients(table, self.n_features, self.plan.constant)
+        return split_coefficients(table, self.n_features, self.plan.problem.constant)
 
     def attributes(self) -> dict[str, Any]:
         """Return coefficients, intercept and, if released, the Fisher information."""

@@ -10,7 +10,7 @@ from skdpbayes import models, privacy, randomness
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy.budget import NO_NOISE, Law, Noise
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
-from skdpbayes.randomness.release import GRID_BITS
+from skdpbayes.privacy.sensitivity import moved
 
 __all__ = [
     "CALIBRATIONS",
@@ -54,18 +54,39 @@ class Problem:
     n_samples: int
     n_features: int  # with the constant one
     n_classes: int
-    record_norm: float
+    data_norm: float
     epsilon: float
     delta: float
     adjacency: str
     margin: float = 0.0  # of the logistic loss
     coef_norm: float = 10.0  # a guess
     nonnegative: bool = False  # all features are
+    constant: float = 0.0  # the constant feature, 0 for none
+
+    @property
+    def record_norm(self) -> float:
+        """Bound on a record's length; one whose computed norm is data_norm may be a bit longer."""
+        rounding = (self.n_features + 8.0) * 2.0 * UNIT_ROUNDOFF
+        return math.hypot(self.data_norm, self.constant) * (1.0 + rounding)
+
+    @property
+    def loss(self) -> models.Loss:
+        """The loss of one record."""
+        if self.n_classes == 2:
+            return models.LogisticLoss(self.margin)
+        return models.SoftmaxLoss(self.n_classes)
+
+    @property
+    def grid(self) -> models.Grid | None:
+        """Units of sums over records; none without privacy, on rows as they are."""
+        if math.isinf(self.epsilon):
+            return None
+        return models.Grid(self.n_samples, self.data_norm)
 
     @property
     def n_outputs(self) -> int:
         """Rows of the coefficient matrix."""
-        return 1 if self.n_classes == 2 else self.n_classes
+        return self.loss.n_outputs
 
     @property
     def n_parameters(self) -> int:
@@ -75,7 +96,7 @@ class Problem:
     @property
     def gradient_norm(self) -> float:
         """Bound on the gradient of one record's loss."""
-        return self.record_norm * (1.0 if self.n_classes == 2 else math.sqrt(2.0))
+        return self.record_norm * self.loss.slope
 
     @property
     def one_signed(self) -> bool:
@@ -85,7 +106,7 @@ class Problem:
     @property
     def shift(self) -> float:
         """How many gradients a neighbor may differ by."""
-        return 2.0 if self.adjacency == "replace_one" else 1.0
+        return float(moved(self.adjacency))
 
     @property
     def information_norm(self) -> float:
@@ -95,22 +116,40 @@ class Problem:
         :math:`(\mathrm{diag}\,p-pp^\top)\otimes xx^\top`, whose first factor has norm at most 1/2:
         its square is :math:`S_2-2S_3+S_2^2\le S_2-S_2^2\le 1/4` with :math:`S_j=\sum p^j` and
         Cauchy's :math:`S_2^2\le S_3`. Two positive semidefinite matrices have a nonnegative inner
-        product, so replacing one by another moves by :math:`\sqrt2` of that, not 2. Rounding of
-        both sums is added; that of the logits gives another, equally bounded weight.
+        product, so replacing one by another moves by :math:`\sqrt2` of that, not 2. Sums are exact;
+        what the cuts of softmax add is added for both records, and the two roundings of the total
+        (read as floats, weighted by :math:`\sqrt2` off the diagonal) for both sums.
         """
-        apart = math.sqrt(2.0) if self.adjacency == "replace_one" else 1.0
+        apart = math.sqrt(moved(self.adjacency))
         return self.single_information * apart + self.information_rounding
 
     @property
     def single_information(self) -> float:
         """Bound on the Frobenius norm of one record's Fisher information."""
-        return self.record_norm**2 * (0.25 if self.n_classes == 2 else 0.5)
+        return self.record_norm**2 * self.loss.curvature[1]
 
     @property
     def information_rounding(self) -> float:
         """Bound on what rounding adds to the distance of neighbors' Fisher information."""
-        chain = models.summation_length(self.n_samples, self.n_features) + 24.0
-        return 2.0 * UNIT_ROUNDOFF * chain * self.n_samples * self.single_information
+        cuts = 0.0
+        if self.grid is not None:
+            n_columns = self.n_features - (self.constant != 0.0)
+            cuts = 2.0 * self.grid.hessian_error(self.loss, n_columns, self.constant)
+        return 4.0 * UNIT_ROUNDOFF * self.n_samples * self.single_information + cuts
+
+    @property
+    def information_cuts(self) -> float:
+        r"""Bound how far from :math:`s(1-s)uu^\top` two records add to the information, together.
+
+        A record adds :math:`\frac14vv^\top`, where :math:`v` is :math:`2\sqrt{s(1-s)}\,u` with
+        every entry cut by less than a unit: no more, but not quite along :math:`uu^\top`.
+        """
+        if self.grid is None:
+            return 0.0
+        n_columns = self.n_features - (self.constant != 0.0)
+        last = abs(self.constant) * 2.0**-self.grid.bits
+        cut = math.hypot(math.sqrt(n_columns) * self.grid.row_unit, last)
+        return 4.0 * self.loss.curvature[1] * self.record_norm * cut
 
 
 def coefficient_bound(problem: Problem, penalty: float, tilt_norm: float) -> float:
@@ -118,9 +157,7 @@ def coefficient_bound(problem: Problem, penalty: float, tilt_norm: float) -> flo
 
     There the objective is at most what it is at 0, and the gradient is 0.
     """
-    start = problem.n_samples * math.log(problem.n_classes)
-    if problem.margin > 0.0:
-        start = problem.n_samples * (problem.margin + math.log1p(math.exp(-problem.margin)))
+    start = problem.n_samples * problem.loss.at_zero
     by_value = (tilt_norm + math.sqrt(tilt_norm**2 + 2.0 * penalty * start)) / penalty
     by_slope = (problem.n_samples * problem.gradient_norm + tilt_norm) / penalty
     return min(by_value, by_slope)
@@ -131,21 +168,22 @@ def tolerance_of(
 ) -> tuple[float, float]:
     r"""Return a gradient norm that rounding cannot keep the optimizer from, and a radius.
 
-    Half of the tolerance :math:`\tau` is for the optimizer to reach, :math:`e(r) = 0.4\tau` bounds
-    rounding at coefficients of norm r, the radius. Longer minimizers are scaled back to it, which
-    keeps their direction. The released point is within :math:`\tau/\lambda` of the projection of
-    the exact minimizer in any case: at norm :math:`t > r` the computed one is off by at most
-    :math:`\eta = (\tau/2 + e(r))\,(t/r)/\lambda`, since both parts may grow so, and the projection
-    shrinks that by :math:`r/(t-\eta)`; together at most :math:`0.9\,\tau/\lambda` divided by
-    :math:`1 - \eta/t \ge 0.9`. Where the last bound fails, and for `free`, the radius is one that
-    no minimizer can reach.
+    Half of the tolerance :math:`\tau` is for the optimizer to reach, :math:`e(r) = 0.2\tau` bounds
+    rounding at coefficients of norm r, the radius: a Newton step ends where the exact gradient is
+    as wrong as the computed one was before, so that the next one may be off by twice as much.
+    Longer minimizers are scaled back to the radius, which keeps their direction. The released point
+    is within :math:`\tau/\lambda` of the projection of the exact minimizer: at norm :math:`t > r`
+    the computed one is off by at most :math:`\eta = (\tau/2 + e(r))\,(t/r)/\lambda`, since both
+    parts may grow so, and the projection shrinks that by :math:`r/(t-\eta)`; together at most
+    :math:`0.7\,\tau/\lambda` divided by :math:`1 - \eta/t \ge 0.9`. Where the last bound fails, and
+    for `free`, the radius is one that no minimizer can reach.
     """
     bound = 1.001 * coefficient_bound(problem, penalty, tilt_norm)
     radius = min(bound, RADIUS * problem.coef_norm + tilt_norm / penalty)
-    tolerance = 2.5 * _gradient_rounding(problem, penalty, tilt_norm, radius)
+    tolerance = 5.0 * _gradient_rounding(problem, penalty, tilt_norm, radius)
     if free or tolerance > 0.1 * penalty * radius:
         radius = bound
-        tolerance = 2.5 * _gradient_rounding(problem, penalty, tilt_norm, radius)
+        tolerance = 5.0 * _gradient_rounding(problem, penalty, tilt_norm, radius)
     return tolerance, radius
 
 
@@ -154,15 +192,18 @@ def _gradient_rounding(
 ) -> float:
     """Bound the rounding error of the objective's gradient at coefficients of norm `coef_norm`.
 
-    First order in the unit roundoff: the sum over records, the logits (whose error moves a
-    residual by at most a quarter, or a half, of itself), and the penalty and tilt.
+    That of the sum over records, whatever their order, and that of the penalty and the tilt.
     """
-    n, d, norm = problem.n_samples, problem.n_features, problem.record_norm
-    chain = models.summation_length(n, d) + d + 16.0 * problem.n_outputs
-    sums = chain * n * problem.gradient_norm
-    slope = 0.25 if problem.n_classes == 2 else 0.5
-    logits = slope * n * norm * ((d + 2.0) * norm * coef_norm + 2.0 * problem.margin)
-    return UNIT_ROUNDOFF * (sums + logits + 4.0 * (penalty * coef_norm + tilt_norm))
+    n, d, loss, grid = problem.n_samples, problem.n_features, problem.loss, problem.grid
+    if grid is None:  # plain sums: a goal for the optimizer, no part of a guarantee
+        longest = models.PLAIN_SUM + n / models.PLAIN_SUM + d + 16.0 * loss.n_outputs
+        logit = (d + 2.0) * problem.record_norm * coef_norm + 2.0 * problem.margin
+        slopes = longest * loss.slope + loss.curvature[1] * logit
+        per_record = UNIT_ROUNDOFF * problem.record_norm * slopes
+    else:
+        n_columns = d - (problem.constant != 0.0)
+        per_record = grid.gradient_error(loss, n_columns, problem.constant, coef_norm)
+    return n * per_record + 4.0 * UNIT_ROUNDOFF * (penalty * coef_norm + tilt_norm)
 
 
 @dataclass(frozen=True)
@@ -184,7 +225,6 @@ class ObjectivePlan:
     two_orthants: bool = False  # the density of a pure b is that of `two_orthant_noise`
     release: Noise = NO_NOISE
     information: Noise | None = None  # None: the information is not released
-    constant: float = 0.0  # the constant feature, 0 for none
     words: str = ""
     conditions: tuple[str, ...] = ()
 
@@ -399,16 +439,30 @@ def _objective_event(
 ) -> privacy.ObjectivePerturbation:
     """Noise of the chosen calibration, with as much for the other releases as it leaves room for.
 
-    The information matrix of two classes is charged by the record's residual, unless the budget is
-    so small that its rounding to the release grid would cost more.
+    The information matrix of two classes is charged by the record's residual, unless so little is
+    left to hide its rounding that snapping it to the release grid would cost more.
     """
+    if problem.n_classes == 2 and inference_budget > 0.0:
+        event = _shared_event(problem, penalty, calibration, OUTPUT_SHARE, inference_budget)
+        if _rounding_mu(event) >= 2.0 * _grid_offset(problem):
+            return event
+    return _shared_event(problem, penalty, calibration, OUTPUT_SHARE + inference_budget, 0.0)
+
+
+def _rounding_mu(event: privacy.ObjectivePerturbation) -> float:
+    """Return how far roundings may move the information, over its noise."""
+    return math.sqrt(ROUNDING_SHARE) * event.side_mu * HIDING_NOISE
+
+
+def _shared_event(
+    problem: Problem,
+    penalty: float,
+    calibration: str,
+    side_share: float,
+    information_share: float,
+) -> privacy.ObjectivePerturbation:
     epsilon, delta = problem.epsilon, problem.delta
     curvature = problem.record_norm**2 / penalty
-    mu = privacy.gdp_mu(epsilon, delta)
-    side_share, information_share = OUTPUT_SHARE + inference_budget, 0.0
-    rounding = math.sqrt(ROUNDING_SHARE * OUTPUT_SHARE) * mu * HIDING_NOISE
-    if problem.n_classes == 2 and _grid_offset(problem) <= 0.5 * rounding:
-        side_share, information_share = OUTPUT_SHARE, inference_budget
     if calibration == "tight":
         return privacy.calibrate_objective(
             epsilon,
@@ -424,6 +478,7 @@ def _objective_event(
         "redberg2023": privacy.redberg2023_noise_multiplier,
     }[calibration]
     noise = published(epsilon, delta, curvature=curvature, adjacency=problem.adjacency)
+    mu = privacy.gdp_mu(epsilon, delta)
     for _ in range(60):  # published noise is larger than needed: what is left pays for the rest
         event = privacy.ObjectivePerturbation(
             noise,
@@ -439,9 +494,15 @@ def _objective_event(
 
 
 def _grid_offset(problem: Problem) -> float:
-    """Bound by how much snapping neighbors' information to its grid moves it, over its noise."""
+    """Bound by how much snapping neighbors' information to its grid moves it, over its noise.
+
+    The part of the difference that is charged by the residual is counted in whole steps of the
+    grid, too, rounded toward 0: together at most two steps per entry.
+    """
     size = problem.n_parameters * (problem.n_parameters + 1) // 2
-    return math.ldexp(math.sqrt(size), -GRID_BITS)
+    from skdpbayes.randomness.release import GRID_BITS  # loads the compiler
+
+    return math.ldexp(2.0 * math.sqrt(size), -GRID_BITS)
 
 
 def _residual_information_scale(
@@ -457,15 +518,15 @@ def _residual_information_scale(
     At the exact minimizer a record moves the matrix by at most :math:`s(1-s)R^2`. It is evaluated
     at the released point, where the logit differs by at most R times the distance, and
     :math:`s(1-s)` by the exponential of that; noise of more than 40 standard deviations beyond its
-    norm does not occur (the probability is below :math:`10^{-347}`). What rounding adds has nothing
-    to do with s: a hundredth of the noise, split off, hides it at the price of a part of the
-    event's `side_mu`.
+    norm does not occur (the probability is below :math:`10^{-347}`). What cuts and rounding add has
+    nothing to do with s: a hundredth of the noise, split off, hides it at the price of a part of
+    the event's `side_mu`.
     """
     norm, deviations = problem.record_norm, math.sqrt(problem.n_parameters) + 40.0
     distance = tolerance / penalty + release_scale * deviations
     logit = norm * distance + UNIT_ROUNDOFF * ((problem.n_features + 2.0) * norm * radius + 64.0)
-    rounding_mu = math.sqrt(ROUNDING_SHARE) * event.side_mu * HIDING_NOISE
-    rounding = problem.information_rounding / (rounding_mu - _grid_offset(problem))
+    rounding = problem.information_rounding + problem.information_cuts
+    rounding /= _rounding_mu(event) - _grid_offset(problem)
     main = problem.single_information * math.exp(min(logit, 700.0))
     return max(main / (event.information_mu * math.sqrt(1.0 - HIDING_NOISE**2)), rounding)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,69 +14,67 @@ __all__ = ["information", "minimize", "noise_vector"]
 
 # Newton's Hessian of this many parameters takes 18 MB and factors in a fraction of a second
 LARGEST_HESSIAN = 1500
-# From this many rows on, the first sixteenth of them gives the starting point, to a gradient norm
-# of this share of its largest value
+# From this many rows on, about a sixteenth of them gives the starting point, to a gradient norm of
+# this share of its largest value
 PREVIEW_FROM, PREVIEW_PART, PREVIEW_TOLERANCE = 20_000, 16, 1e-4
 
 
-def minimize(
-    X: Any,
-    codes: np.ndarray,
-    constant: float,
-    problem: Problem,
-    plan: ObjectivePlan,
-    tilt: np.ndarray,
-) -> np.ndarray:
+def minimize(block: Any, problem: Problem, plan: ObjectivePlan, tilt: np.ndarray) -> np.ndarray:
     """Minimize the tilted objective until its gradient norm is certainly within tolerance.
 
     A minimizer beyond the plan's radius is scaled back to it; with that the tolerance holds however
-    large the coefficients turn out.
+    large the coefficients turn out. Neither the order of the rows nor the number of threads changes
+    a bit of the result.
     """
     if float(np.linalg.norm(tilt)) > plan.tilt_norm:
         raise RuntimeError("the noise exceeds 12 standard deviations; fit again.")
     start, hessian = np.zeros(problem.n_parameters), None
-    if problem.n_samples >= PREVIEW_FROM:  # a small part of the rows tells roughly where to begin
-        rows = problem.n_samples // PREVIEW_PART
-        preview = (X[:rows], codes[:rows], constant, problem)
-        loose = PREVIEW_TOLERANCE * problem.gradient_norm * rows
-        start = _solve(*preview, plan.penalty / PREVIEW_PART, tilt / PREVIEW_PART, start, loose)
+    rows = _preview(block, problem)
+    if rows is not None:  # a small part of the rows tells roughly where to begin
+        share = problem.n_samples / rows.size
+        loose = PREVIEW_TOLERANCE * problem.gradient_norm * rows.size
+        start = _solve(block, problem, plan.penalty / share, tilt / share, start, loose, rows=rows)
         if problem.n_parameters <= LARGEST_HESSIAN:
-            # saves a Hessian of all rows where those at the front are like the rest
-            hessian = PREVIEW_PART * information(start, *preview)
+            # saves a Hessian of all rows
+            hessian = share * information(start, block, problem, rows)
             hessian[np.diag_indices_from(hessian)] += plan.penalty
     goal = 0.5 * plan.tolerance
     theta = _solve(
-        X, codes, constant, problem, plan.penalty, tilt, start, goal, hessian, radius=plan.radius
+        block, problem, plan.penalty, tilt, start, goal, first_hessian=hessian, radius=plan.radius
     )
     return theta * (plan.radius / max(float(np.linalg.norm(theta)), plan.radius))
 
 
+def _preview(block: Any, problem: Problem) -> np.ndarray | None:
+    """Choose rows by what they contain, so that their order does not matter; None for none."""
+    if problem.n_samples < PREVIEW_FROM:
+        return None
+    rows = np.flatnonzero(models.row_keys(block.X, problem.grid) % PREVIEW_PART == 0)
+    # rows that are all alike are chosen or left out together
+    return rows if problem.n_parameters < rows.size < problem.n_samples // 4 else None
+
+
 def _solve(
-    X: Any,
-    codes: np.ndarray,
-    constant: float,
+    block: Any,
     problem: Problem,
     penalty: float,
     tilt: np.ndarray,
     start: np.ndarray,
     tolerance: float,
-    first_hessian: np.ndarray | None = None,
     *,
+    first_hessian: np.ndarray | None = None,
     radius: float = math.inf,
+    rows: np.ndarray | None = None,
 ) -> np.ndarray:
     """Minimize loss + penalty + tilt over these rows to a gradient norm of `tolerance`."""
-    shape = (problem.n_outputs, problem.n_features)
-    loss_gradient: Any = models.softmax_gradient
-    if problem.n_classes == 2:
-        loss_gradient = partial(models.logistic_gradient, margin=problem.margin)
 
     def value_gradient(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = loss_gradient(theta.reshape(shape), X, codes, constant)
+        value, gradient, _ = _derivatives(theta, block, problem, (0, 1), rows)
         value += 0.5 * penalty * float(theta @ theta) + float(tilt @ theta)
         return value, gradient.ravel() + penalty * theta + tilt
 
     def hessian(theta: np.ndarray) -> np.ndarray:
-        curvature = information(theta, X, codes, constant, problem)
+        curvature = information(theta, block, problem, rows)
         curvature[np.diag_indices_from(curvature)] += penalty
         return curvature
 
@@ -95,15 +92,24 @@ def _solve(
     return np.asarray(theta)
 
 
+def _derivatives(
+    theta: np.ndarray,
+    block: Any,
+    problem: Problem,
+    orders: tuple[int, ...],
+    rows: np.ndarray | None,
+) -> tuple[Any, Any, Any]:
+    """Value, gradient or Hessian of the summed loss, as asked for."""
+    table = theta.reshape(problem.n_outputs, problem.n_features)
+    how = (table, problem.loss, orders, problem.constant, problem.grid)
+    return models.read_derivatives(models.derivatives(block, *how, rows=rows), *how)
+
+
 def information(
-    theta: np.ndarray, X: Any, codes: np.ndarray, constant: float, problem: Problem
+    theta: np.ndarray, block: Any, problem: Problem, rows: np.ndarray | None = None
 ) -> np.ndarray:
     """Return the Hessian of the summed loss; without a margin it is the Fisher information."""
-    loss_hessian: Any = models.softmax_hessian
-    if problem.n_classes == 2:
-        loss_hessian = partial(models.logistic_hessian, margin=problem.margin)
-    shape = (problem.n_outputs, problem.n_features)
-    return np.asarray(loss_hessian(theta.reshape(shape), X, codes, constant)[2])
+    return np.asarray(_derivatives(theta, block, problem, (2,), rows)[2])
 
 
 def noise_vector(generator: np.random.Generator, scale: float, plan: ObjectivePlan) -> np.ndarray:

@@ -57,13 +57,13 @@ class OnePosteriorSample(PrivateClassifier):
     n_chains: int | str
     diagnostics: bool
 
-    def _loss(self, public: Public) -> str:
-        """Return "logistic", "softmax" or "hinge"."""
+    def _loss(self, public: Public) -> models.Loss:
+        """Return the loss of one record."""
         raise NotImplementedError
 
     def _width(self) -> float:
-        """Smoothing width of the hinge loss; 0 for other losses."""
-        return 0.0
+        """Width over which the chain smooths a loss without curvature."""
+        return 1.0
 
     def _bound(self) -> Bound:
         check_real("epsilon", self.epsilon, low=0.0, closed="high", remedy=NOT_PRIVATE)
@@ -131,15 +131,12 @@ class OnePosteriorSample(PrivateClassifier):
         check_flag("diagnostics", self.diagnostics)
         if self.calibration == "wang2015" and budget.private:
             _check_wang(loss, budget.delta)
-        constant = float(self.intercept_scaling) if self.fit_intercept else 0.0
-        n_features = public.n_features + bool(self.fit_intercept)
         return Problem(
             loss=loss,
             n_records=public.n,
-            n_features=n_features,
-            n_classes=public.n_classes,
-            constant=constant,
-            record_norm=float(np.hypot(self.data_norm, constant)),
+            n_features=public.n_features + bool(self.fit_intercept),
+            constant=float(self.intercept_scaling) if self.fit_intercept else 0.0,
+            data_norm=float(self.data_norm),
             epsilon=budget.epsilon,
             delta=budget.delta,
             adjacency=budget.adjacency,
@@ -149,7 +146,6 @@ class OnePosteriorSample(PrivateClassifier):
             C=None if self.C == "auto" else check_scale("C", self.C, "Or use C='auto'."),
             coef_norm=None if self.coef_norm is None else check_scale("coef_norm", self.coef_norm),
             width=self._width(),
-            summation_length=models.summation_length(public.n, n_features),
         )
 
 
@@ -158,12 +154,12 @@ def _number(value: Any, kind: type) -> Any:
     return None if value == "auto" else kind(value)
 
 
-def _check_wang(loss: str, delta: float) -> None:
+def _check_wang(loss: models.Loss, delta: float) -> None:
     """Raise if the calibration of Wang et al. (2015) does not cover what is asked of it."""
     if delta > 0.0:
         raise CalibrationError(
             f"calibration='wang2015' is a pure epsilon mechanism; got delta={delta!r}. "
             "Set delta=0, or use calibration='tight'."
         )
-    if loss != "logistic":
+    if loss.n_outputs > 1 or not loss.likelihood:
         raise CalibrationError("calibration='wang2015' is for the logistic loss of two classes.")

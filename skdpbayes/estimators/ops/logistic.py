@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
+from skdpbayes import models
 from skdpbayes._validation import check_is_fitted, check_real, validate_data
 from skdpbayes.estimators.ops.base import OnePosteriorSample
 from skdpbayes.fitting.estimator import offers
@@ -221,8 +222,10 @@ class OPSLogisticRegression(OnePosteriorSample):
         self.ledger = ledger
         self.progress = progress
 
-    def _loss(self, public: Public) -> str:
-        return "logistic" if public.n_classes == 2 else "softmax"
+    def _loss(self, public: Public) -> models.Loss:
+        if public.n_classes == 2:
+            return models.LogisticLoss()
+        return models.SoftmaxLoss(public.n_classes)
 
     @available_if(offers("interval"))
     def interval(self, level: float = 0.9, *, X: Any = None) -> dict[str, np.ndarray]:

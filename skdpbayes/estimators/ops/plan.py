@@ -8,22 +8,26 @@ by Hamiltonian Monte Carlo, and ``ModePlan`` the ordinary model without privacy.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
-from skdpbayes import privacy, randomness, samplers
-from skdpbayes.estimators.linear.posterior import LinearPosterior, split_coefficients
+from skdpbayes import models, privacy, randomness, samplers
+from skdpbayes.estimators.linear.posterior import split_coefficients
 from skdpbayes.estimators.ops import sampling
 from skdpbayes.estimators.ops.posterior import LaplacePosterior, SamplePosterior
 from skdpbayes.estimators.ops.sampling import LARGEST_HESSIAN, Progress
 from skdpbayes.estimators.ops.target import Target
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.fitting.records import Records
+from skdpbayes.fitting.records import Block, Records
 from skdpbayes.privacy import Adjacency, PrivacyEvent
 from skdpbayes.privacy.budget import NO_NOISE, Noise
+from skdpbayes.privacy.sensitivity import moved
 
 __all__ = [
     "DensityPlan",
@@ -62,6 +66,8 @@ PURE_RADIUS = 6.0
 # makes the rounding of logits a public number.
 SAFETY_RADIUS = 2.0**14
 UNIT_ROUNDOFF = 2.0**-53
+# Points that rounding leaves a little outside of a ball, and what kernels allow for the norm.
+BEYOND = 1.0 + 1e-6
 # A proposal costs microseconds, and the bound is loose by many orders of magnitude.
 LARGEST_LOG_TRIES = math.log(1e9)
 # The grid of a release is this much finer than the narrowest direction the posterior can have.
@@ -72,15 +78,13 @@ SNAP_BITS = 20
 class Problem:
     """The public numbers of a fit."""
 
-    loss: str
-    """"logistic", "softmax" or "hinge"."""
+    loss: models.Loss
     n_records: int
     n_features: int
     """With the constant feature."""
-    n_classes: int
     constant: float
     """The constant feature; 0 for no intercept."""
-    record_norm: float
+    data_norm: float
     epsilon: float
     delta: float
     adjacency: Adjacency
@@ -90,64 +94,80 @@ class Problem:
     C: float | None
     """None: by the public rule."""
     coef_norm: float | None
-    width: float
-    """Smoothing width of the hinge loss."""
-    summation_length: int
-    """Longest chain of additions in a gradient."""
+    width: float = 1.0
+    """A loss without curvature is smoothed over this width where gradients are followed."""
 
     @property
-    def n_outputs(self) -> int:
-        """Rows of the coefficient matrix."""
-        return 1 if self.loss != "softmax" else self.n_classes
+    def record_norm(self) -> float:
+        """Bound on a record's length; one whose computed norm is data_norm may be a bit longer."""
+        rounding = (self.n_features + 8.0) * 2.0 * UNIT_ROUNDOFF
+        return math.hypot(self.data_norm, self.constant) * (1.0 + rounding)
+
+    @property
+    def grid(self) -> models.Grid | None:
+        """Units of sums over records; none without privacy, on rows as they are."""
+        if math.isinf(self.epsilon):
+            return None
+        return models.Grid(self.n_records, self.data_norm)
+
+    @property
+    def smooth(self) -> models.Loss:
+        """The loss whose gradient a Langevin chain follows."""
+        return self.loss.smoothed(self.width)
 
     @property
     def dimension(self) -> int:
         """Entries of the coefficient matrix."""
-        return self.n_outputs * self.n_features
+        return self.loss.n_outputs * self.n_features
 
     @property
     def curvature(self) -> float:
         """Public bound on the curvature of the sum of losses."""
-        per_record = privacy.loss_curvature(self.loss, self.record_norm, smoothing=self.width / 2.0)
-        return self.n_records * per_record
+        return self.n_records * self.record_norm**2 * self.smooth.curvature[1]
 
-    @property
+    @cached_property
     def sensitivity(self) -> float:
         """Largest change of the summed gradient between neighbors, in exact arithmetic."""
-        radius = math.inf if self.coef_norm is None else self.coef_norm
-        return privacy.gradient_sensitivity(
-            self.loss,
-            self.record_norm,
-            self.adjacency,
-            coef_norm=radius,
-            n_classes=self.n_classes,
-        )
+        logit = math.inf if self.coef_norm is None else self.record_norm * self.coef_norm
+        one, two = self.loss.steepest, self.loss.gap
+        return self.record_norm * (one if moved(self.adjacency) == 1 else two)(logit)
 
     @property
     def computed_sensitivity(self) -> float:
-        """The same for the gradient as doubles compute it.
+        """The same for the gradient as it is computed.
 
-        Each of the two gradients may be off by the rounding of its sum and of its logits; the
-        privacy argument sees that as a further change, as if the neighbor's map were moved.
+        Each of the two gradients may be off by what cuts and roundings amount to; the privacy
+        argument sees that as a further change, as if the neighbor's map were moved. (The integers
+        of neighbors differ by one record's alone, but the argument compares the map of one data set
+        at two points, too, where every record's cut may differ.)
         """
-        per_record = (math.sqrt(2.0) if self.loss == "softmax" else 1.0) * self.record_norm
-        summing = (self.summation_length + 8.0) * self.n_records * per_record
         radius = min(SAFETY_RADIUS / self.record_norm, self.coef_norm or math.inf)
-        logits = (self.n_features + 2.0) * radius * self.curvature
-        return self.sensitivity + 4.0 * UNIT_ROUNDOFF * (summing + logits)
+        return self.sensitivity + 2.0 * self.gradient_rounding(self.smooth, radius)
 
-    def value_rounding(self, radius: float, C: float | None = None) -> float:
+    def gradient_rounding(self, loss: models.Loss, radius: float) -> float:
+        """Bound the error of a sum of gradients at points of the ball, and of what it is added to.
+
+        That of exact sums, and four roundings of the result: scaled to all records, added.
+        """
+        assert self.grid is not None
+        n_columns = self.n_features - (self.constant != 0.0)
+        sums = self.grid.gradient_error(loss, n_columns, self.constant, BEYOND * radius)
+        return self.n_records * (sums + 4.0 * UNIT_ROUNDOFF * self.record_norm * loss.slope)
+
+    def value_rounding(self, radius: float, C: float) -> float:
         """Bound on the rounding of the summed losses on a ball, twice over (0 without a ball).
 
-        Up to n additions of losses of at most 1 + log K + 2c, and logits off by d + 2 roundings.
+        That of exact sums, whatever the order, and those of adding the prior's part to it.
         """
         if math.isinf(radius):
             return 0.0
-        largest = 1.0 + math.log(self.n_classes) + 2.0 * self.record_norm * radius
-        C = self.C if C is None else C
-        prior = 0.0 if C is None else radius**2 / (2.0 * C)
-        additions = self.n_records + self.n_features + 16.0
-        return 2.0 * UNIT_ROUNDOFF * (additions * self.n_records * largest + 8.0 * prior)
+        assert self.grid is not None
+        n_columns = self.n_features - (self.constant != 0.0)
+        how = (self.loss, n_columns, self.constant, BEYOND * radius)
+        largest = self.grid.value_bound(self.loss, self.constant, BEYOND * radius)
+        prior = (self.dimension + 8.0) * radius**2 / (2.0 * C)
+        adding = 4.0 * self.n_records * largest + prior
+        return 2.0 * (self.n_records * self.grid.value_error(*how) + UNIT_ROUNDOFF * adding)
 
     def target_mu(self) -> float:
         """Gaussian DP that the budget allows, by the chosen calibration."""
@@ -160,29 +180,48 @@ class Problem:
         return min(LARGEST_C, LOGIT_NOISE * mu / (self.record_norm * self.sensitivity))
 
 
-def _target(problem: Problem, rows: Records, loss: str, **density: float) -> Target:
-    """Return the density on the data; ``density`` is C, inverse_temperature and radius."""
-    X, codes, _ = rows.block()
-    assert codes is not None
+def _target(
+    plan: LangevinPlan | DensityPlan | ModePlan, blocks: Iterable[Block], loss: models.Loss
+) -> Target:
+    """Return the density on the data."""
     return Target(
-        X=X,
-        codes=codes,
-        constant=problem.constant,
+        blocks=tuple(blocks),
+        constant=plan.problem.constant,
         loss=loss,
-        width=problem.width,
-        n_outputs=problem.n_outputs,
-        **density,
+        width=plan.problem.width,
+        C=plan.C,
+        inverse_temperature=plan.inverse_temperature,
+        radius=plan.radius,
+        grid=plan.problem.grid,
     )
 
 
-def _linear(table: np.ndarray, rows: Records, constant: float) -> LinearPosterior:
-    parts = split_coefficients(table, rows.public.n_features, constant)
-    return LinearPosterior(parts["coef"], parts["intercept"], rows.bound)
+def _batches(
+    rows: Records, n_batches: int, generator: np.random.Generator, grid: models.Grid | None
+) -> list[tuple[Block, ...]]:
+    """Split the rows at random (by position alone) into batches."""
+    if n_batches == 1:
+        return [_blocks(rows, grid)]
+    order = generator.permutation(rows.X.shape[0])
+    parts = np.array_split(order, n_batches)
+    return [(_short(rows.block(part), grid),) for part in parts]
+
+
+def _blocks(rows: Records, grid: models.Grid | None) -> tuple[Block, ...]:
+    return tuple(_short(block, grid) for block in rows.blocks())
+
+
+def _short(block: Block, grid: models.Grid | None) -> Block:
+    """Cut the rows to what sums read of them, once: hundreds of passes read less memory."""
+    return block._replace(X=models.cut_rows(block.X, grid))
 
 
 def _released(
-    draws: np.ndarray, rows: Records, plan: LangevinPlan | DensityPlan
-) -> LinearPosterior:
+    draws: np.ndarray,
+    rows: Records,
+    plan: LangevinPlan | DensityPlan,
+    diagnostics: dict[str, Any] | None = None,
+) -> SamplePosterior:
     """Snap draws to a grid far finer than the narrowest direction that public bounds allow.
 
     That is post-processing; it keeps low-order bits of doubles out of the release. Whether a chain
@@ -193,7 +232,25 @@ def _released(
     narrowest = 1.0 / math.sqrt(plan.inverse_temperature * (curvature + 1.0 / plan.C))
     grid = 2.0 ** (math.floor(math.log2(narrowest)) - SNAP_BITS)
     draws = randomness.snap(np.where(np.isfinite(draws), draws, 0.0), grid)
-    return _linear(draws, rows, problem.constant)
+    parts = split_coefficients(draws, rows.public.n_features, problem.constant)
+    return SamplePosterior(**parts, bound=rows.bound, plan=plan, diagnostics=diagnostics)
+
+
+def _numbers(
+    plan: LangevinPlan | DensityPlan | ModePlan,
+    noise: Noise | None,
+    step_size: float | None = None,
+    n_steps: int | None = None,
+) -> dict[str, Any]:
+    """Return public numbers under the names of the fitted attributes."""
+    return {
+        "C_": plan.C,
+        "inverse_temperature_": plan.inverse_temperature,
+        "step_size_": step_size,
+        "n_steps_": n_steps,
+        "n_records_": plan.problem.n_records,
+        "noise_": noise,
+    }
 
 
 @dataclass(frozen=True)
@@ -223,37 +280,22 @@ class LangevinPlan:
 
     def numbers(self) -> dict[str, Any]:
         """Return public numbers under the names of the fitted attributes."""
-        return {
-            "C_": self.C,
-            "inverse_temperature_": self.inverse_temperature,
-            "step_size_": self.step_size,
-            "n_steps_": self.n_steps,
-            "n_records_": self.problem.n_records,
-            "noise_": self.noise,
-        }
+        return _numbers(self, self.noise, self.step_size, self.n_steps)
 
     def draw(
         self, rows: Records, generator: np.random.Generator, progress: Progress
     ) -> SamplePosterior:
         """Run the chain; its last state, and states half a run apart before it, are the release."""
-        smooth = "smooth_hinge" if self.problem.loss == "hinge" else self.problem.loss
-        target = _target(
-            self.problem,
-            rows,
-            smooth,
-            C=self.C,
-            inverse_temperature=self.inverse_temperature,
-            radius=self.radius,
-        )
+        batches = _batches(rows, self.n_batches, generator, self.problem.grid)
         draws = sampling.draw_langevin(
-            target,
+            _target(self, itertools.chain(*batches), self.problem.smooth),
             generator,
             progress,
             step_size=self.step_size,
-            n_batches=self.n_batches,
+            batches=batches,
             epochs=self.epochs,
         )
-        return SamplePosterior(_released(draws, rows, self), self)
+        return _released(draws, rows, self)
 
 
 @dataclass(frozen=True)
@@ -288,32 +330,18 @@ class DensityPlan:
 
     def numbers(self) -> dict[str, Any]:
         """Return public numbers under the names of the fitted attributes."""
-        return {
-            "C_": self.C,
-            "inverse_temperature_": self.inverse_temperature,
-            "step_size_": None,
-            "n_steps_": None,
-            "n_records_": self.problem.n_records,
-            "noise_": None,
-        }
+        return _numbers(self, None)
 
     def draw(
         self, rows: Records, generator: np.random.Generator, progress: Progress
     ) -> SamplePosterior:
         """Draw from the density."""
         problem = self.problem
-        target = _target(
-            problem,
-            rows,
-            problem.loss,
-            C=self.C,
-            inverse_temperature=self.inverse_temperature,
-            radius=self.radius,
-        )
+        target = _target(self, _blocks(rows, problem.grid), problem.loss)
         diagnostics = None
         if self.sampler == "rejection":
             logit = problem.record_norm * self.radius
-            slack = self.inverse_temperature * problem.value_rounding(self.radius)
+            slack = self._envelope_rounding()
             draws = sampling.draw_rejection(target, problem.n_draws, logit, generator, slack)
         else:
             draws, diagnostics = sampling.draw_hmc(
@@ -325,7 +353,22 @@ class DensityPlan:
                 n_iterations=self.n_transitions,
                 diagnose=self.diagnostics,
             )
-        return SamplePosterior(_released(draws, rows, self), self, diagnostics or None)
+        return _released(draws, rows, self, diagnostics or None)
+
+    def _envelope_rounding(self) -> float:
+        """Bound what rounding can lift the envelope of rejection above the computed U (on a ball).
+
+        The roundings of U at a proposal and at the mode, of how far the tangent's loss is below U
+        there, and of the tangent's slope, over the ball's diameter.
+        """
+        if math.isinf(self.radius):
+            return 0.0
+        problem, beta = self.problem, self.inverse_temperature
+        width = sampling.tangent_width(problem.width, beta, problem.n_records)
+        slope = problem.gradient_rounding(problem.loss.smoothed(width), self.radius)
+        slope += 4.0 * UNIT_ROUNDOFF * self.radius / self.C
+        values = 2.0 * problem.value_rounding(self.radius, self.C)
+        return beta * (values + 2.0 * self.radius * slope)
 
 
 @dataclass(frozen=True)
@@ -337,6 +380,7 @@ class ModePlan:
     words = "posterior mode with a normal (Laplace) approximation around it, without privacy"
     conditions = ()
     inverse_temperature = 1.0
+    radius = math.inf
 
     @property
     def event(self) -> PrivacyEvent:
@@ -345,31 +389,19 @@ class ModePlan:
 
     def numbers(self) -> dict[str, Any]:
         """Return public numbers under the names of the fitted attributes."""
-        return {
-            "C_": self.C,
-            "inverse_temperature_": 1.0,
-            "step_size_": None,
-            "n_steps_": None,
-            "n_records_": self.problem.n_records,
-            "noise_": NO_NOISE,
-        }
+        return _numbers(self, NO_NOISE)
 
     def draw(
         self, rows: Records, generator: np.random.Generator, progress: Progress
     ) -> LaplacePosterior:
         """Find the mode and the curvature there; nothing is drawn before it is asked for."""
-        target = _target(
-            self.problem,
-            rows,
-            self.problem.loss,
-            C=self.C,
-            inverse_temperature=1.0,
-            radius=math.inf,
-        )
+        target = _target(self, rows.blocks(), self.problem.loss)
         mode = sampling.find_mode(target)
         root = sampling.normal_root(target, mode)
-        table = mode.reshape(1, *target.shape)
-        return LaplacePosterior(_linear(table, rows, self.problem.constant), mode, root, self)
+        parts = split_coefficients(
+            mode.reshape(1, *target.shape), rows.public.n_features, self.problem.constant
+        )
+        return LaplacePosterior(**parts, bound=rows.bound, mode=mode, root=root, plan=self)
 
 
 def plan_langevin(
@@ -553,7 +585,7 @@ def _price_density(problem: Problem) -> tuple[float, float, float, PrivacyEvent]
     beta = privacy.ops_inverse_temperature(mu_draw, C, problem.sensitivity, rounding=rounding)
     event: PrivacyEvent | None = None
     if problem.coef_norm is not None and problem.calibration == "tight":
-        loss_range = _loss_range(problem, problem.coef_norm)
+        loss_range = _loss_range(problem, problem.coef_norm, C)
         bounded = privacy.exponential_mechanism_inverse_temperature(
             problem.epsilon,
             loss_range,
@@ -576,37 +608,40 @@ def _price_pure(problem: Problem) -> tuple[float, float, float, PrivacyEvent]:
     radius = problem.coef_norm
     if radius is None:
         radius = PURE_RADIUS / problem.record_norm
-    loss_range = _loss_range(problem, radius)
-    if problem.calibration == "wang2015":
-        beta = privacy.wang2015_inverse_temperature(
-            problem.epsilon / problem.n_draws, problem.record_norm * radius
-        )
-    elif problem.calibration == "minami2016":
+    if problem.calibration == "minami2016":
         raise CalibrationError(
             "calibration='minami2016' needs delta > 0; got delta=0. Use 'tight' or 'wang2015'."
         )
+    C = problem.C
+    if C is None:
+        # The prior has standard deviation r / sqrt(2 p), which leaves nearly all its mass in the
+        # ball, at the temperature before its own rounding is paid for.
+        beta = _pure_temperature(problem, radius, _loss_range(problem, radius, math.inf))
+        C = beta * radius**2 / (2.0 * problem.dimension)
+    loss_range = _loss_range(problem, radius, C)
+    beta = _pure_temperature(problem, radius, loss_range)
+    return C, beta, radius, _range_event(problem, beta, loss_range)
+
+
+def _pure_temperature(problem: Problem, radius: float, loss_range: float) -> float:
+    if problem.calibration == "wang2015":
+        share = problem.epsilon / problem.n_draws
+        beta = privacy.wang2015_inverse_temperature(share, problem.record_norm * radius)
     else:
         beta = privacy.exponential_mechanism_inverse_temperature(
             problem.epsilon, loss_range, problem.adjacency, n_draws=problem.n_draws
         )
-    beta = _capped(problem, beta)
-    # The prior has standard deviation r / sqrt(2 p), which leaves nearly all its mass in the ball.
-    C = problem.C if problem.C is not None else beta * radius**2 / (2.0 * problem.dimension)
-    return C, beta, radius, _range_event(problem, beta, loss_range)
+    return _capped(problem, beta)
 
 
 def _capped(problem: Problem, beta: float) -> float:
     return min(1.0, beta) if problem.cap else beta
 
 
-def _loss_range(problem: Problem, radius: float) -> float:
+def _loss_range(problem: Problem, radius: float, C: float) -> float:
     """Range of one loss on the ball, and the rounding of both neighbors' potentials."""
-    norm = problem.record_norm * radius
-    rounding = 2.0 * problem.value_rounding(radius)
-    if problem.loss == "softmax":
-        return rounding + privacy.softmax_range(norm, problem.n_classes)
-    exact = privacy.logistic_range if problem.loss == "logistic" else privacy.hinge_range
-    return rounding + exact(norm)
+    exact = problem.loss.range(problem.record_norm * radius)
+    return exact + 2.0 * problem.value_rounding(radius, C)
 
 
 def _range_event(problem: Problem, beta: float, loss_range: float) -> PrivacyEvent:
@@ -622,6 +657,6 @@ def _log_tries(problem: Problem, C: float, beta: float, radius: float) -> float:
     """
     if math.isinf(radius):
         return 0.5 * problem.dimension * math.log1p(C * problem.curvature)
-    rise = beta * (problem.n_records * _loss_range(problem, radius) + radius**2 / (2.0 * C))
+    rise = beta * (problem.n_records * _loss_range(problem, radius, C) + radius**2 / (2.0 * C))
     bound: Any = samplers.log_expected_tries(problem.dimension, beta / C, radius, rise)
     return float(bound)

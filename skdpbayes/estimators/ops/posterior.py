@@ -13,6 +13,7 @@ from scipy.stats import norm, t
 from skdpbayes import models, randomness
 from skdpbayes._validation import check_integer
 from skdpbayes.estimators.linear.posterior import LinearPosterior, split_coefficients
+from skdpbayes.fitting.records import Block
 
 if TYPE_CHECKING:
     from skdpbayes.estimators.ops.plan import DensityPlan, LangevinPlan, ModePlan
@@ -20,51 +21,35 @@ if TYPE_CHECKING:
 __all__ = ["LaplacePosterior", "SamplePosterior", "student_bounds", "wald_bounds"]
 
 
-def _without_interval(loss: str) -> dict[str, str]:
+def _without_interval(loss: models.Loss) -> dict[str, str]:
     """Say why there are no intervals, where there are none."""
-    if loss != "hinge":
+    if loss.likelihood:
         return {}
-    return {
-        "interval": "the hinge loss is no likelihood, so there is no true coefficient to cover."
-    }
+    return {"interval": "the loss is no likelihood, so there is no true coefficient to cover."}
 
 
 @dataclass(frozen=True, eq=False)
-class SamplePosterior:
+class SamplePosterior(LinearPosterior):
     """Released draws of the tempered posterior, and the public plan that made them."""
 
-    linear: LinearPosterior
     plan: LangevinPlan | DensityPlan
     diagnostics: dict[str, Any] | None = None
 
     @property
     def missing(self) -> dict[str, str]:
         """Methods that this release does not serve, and why."""
-        if self.plan.problem.loss == "softmax":
+        if self.plan.problem.loss.n_outputs > 1:
             return {"interval": "intervals of a draw are for two classes."}
         return _without_interval(self.plan.problem.loss)
 
-    @property
-    def numbers_per_row(self) -> int:
-        """Numbers that one row's prediction needs at a time."""
-        return self.linear.numbers_per_row
-
     def attributes(self) -> dict[str, Any]:
         """Return the mean of the draws and, if they were asked for, the diagnostics."""
-        shown = self.linear.attributes()
+        shown = super().attributes()
         return shown if self.diagnostics is None else {**shown, "diagnostics_": self.diagnostics}
-
-    def decision(self, X: Any) -> np.ndarray:
-        """Scores by which labels are decided."""
-        return self.linear.decision(X)
-
-    def probabilities(self, X: Any) -> np.ndarray:
-        """Probabilities averaged over the draws."""
-        return self.linear.probabilities(X)
 
     def draws(self, n_samples: int | None, random_state: Any) -> dict[str, np.ndarray]:
         """Return draws that were paid for: all, the first ones, or some chosen at random."""
-        available = self.linear.coef.shape[0]
+        available = self.coef.shape[0]
         n_samples = available if n_samples is None else check_integer("n_samples", n_samples, low=1)
         if n_samples > available:
             problem = self.plan.problem
@@ -78,16 +63,16 @@ class SamplePosterior:
         if random_state is not None and n_samples < available:
             order = randomness.make_generator(random_state).permutation(available)
             chosen = np.sort(order[:n_samples])
-        return {"coef": self.linear.coef[chosen], "intercept": self.linear.intercept[chosen]}
+        return {"coef": self.coef[chosen], "intercept": self.intercept[chosen]}
 
     def interval(self, level: float, X: Any = None) -> dict[str, np.ndarray]:
         """Return intervals from the draws alone, or with the information of public rows ``X``."""
-        plan, n_features = self.plan, self.linear.coef.shape[2]
+        plan, n_features = self.plan, self.coef.shape[2]
         constant = plan.problem.constant
         step_size, n_steps = (plan.numbers()[name] for name in ("step_size_", "n_steps_"))
-        draws = self.linear.coef[:, 0]
+        draws = self.coef[:, 0]
         if constant:
-            draws = np.column_stack([draws, self.linear.intercept / constant])
+            draws = np.column_stack([draws, self.intercept / constant])
         if X is None:
             if step_size is not None or draws.shape[0] < 2:
                 raise ValueError(
@@ -96,12 +81,14 @@ class SamplePosterior:
                 )
             lower, upper = student_bounds(draws, plan.inverse_temperature, level)
         else:
-            X = self.linear.bound(X)
-            labels = np.zeros(X.shape[0], dtype=np.intp)  # the information does not depend on them
+            X = self.bound(X)
+            # the information does not depend on labels
+            block = Block(X, np.zeros(X.shape[0], dtype=np.int64))
             # states of one chain depend on each other, and the law of the first one is known
             chain = step_size is not None
             draw = draws[0] if chain else draws.mean(axis=0)
-            hessian = models.logistic_hessian(draw[None], X, labels, constant)[2]
+            how = (draw[None], plan.problem.loss, (2,), constant, None)
+            hessian = models.read_derivatives(models.derivatives(block, *how), *how)[2]
             lower, upper = wald_bounds(
                 draw,
                 hessian * (plan.problem.n_records / X.shape[0]),
@@ -116,10 +103,9 @@ class SamplePosterior:
 
 
 @dataclass(frozen=True, eq=False)
-class LaplacePosterior:
+class LaplacePosterior(LinearPosterior):
     """Without privacy: the mode, and the normal law around it that the curvature there gives."""
 
-    linear: LinearPosterior
     mode: np.ndarray
     root: np.ndarray | None
     """Lower Cholesky factor of the precision; None if that was too large."""
@@ -133,23 +119,6 @@ class LaplacePosterior:
         why = f"the curvature of {self.mode.size} coefficients is too large to compute and keep."
         return {"interval": why, "sample_posterior": why}
 
-    @property
-    def numbers_per_row(self) -> int:
-        """Numbers that one row's prediction needs at a time."""
-        return self.linear.numbers_per_row
-
-    def attributes(self) -> dict[str, Any]:
-        """Return the mode."""
-        return self.linear.attributes()
-
-    def decision(self, X: Any) -> np.ndarray:
-        """Linear scores of the mode."""
-        return self.linear.decision(X)
-
-    def probabilities(self, X: Any) -> np.ndarray:
-        """Probabilities at the mode."""
-        return self.linear.probabilities(X)
-
     def draws(self, n_samples: int | None, random_state: Any) -> dict[str, np.ndarray]:
         """Draw from the normal approximation; ``n_draws`` of the fit if no number is given."""
         size = self.plan.problem.n_draws
@@ -159,13 +128,13 @@ class LaplacePosterior:
         generator = randomness.derived_generator(random_state, 1)
         standard = generator.standard_normal((self.mode.size, size))
         flat = self.mode + solve_triangular(self.root, standard, lower=True, trans="T").T
-        _, n_outputs, n_features = self.linear.coef.shape
+        _, n_outputs, n_features = self.coef.shape
         table = flat.reshape(size, n_outputs, -1)
         return split_coefficients(table, n_features, self.plan.problem.constant)
 
     def interval(self, level: float, X: Any = None) -> dict[str, np.ndarray]:
         """Return central intervals of the normal approximation; public rows add nothing to it."""
-        _, n_outputs, n_features = self.linear.coef.shape
+        _, n_outputs, n_features = self.coef.shape
         whiten = solve_triangular(self.root, np.eye(self.mode.size), lower=True)
         half = ndtri(0.5 + 0.5 * level) * np.sqrt(np.square(whiten).sum(axis=0))
         lower, upper = (end.reshape(n_outputs, -1) for end in (self.mode - half, self.mode + half))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from scipy.optimize import minimize
 
 from skdpbayes import randomness, samplers
 from skdpbayes.estimators.ops.target import Target, lower_root
+from skdpbayes.fitting.records import Block
 
 __all__ = ["draw_hmc", "draw_langevin", "draw_rejection", "find_mode", "normal_root"]
 
@@ -44,16 +46,18 @@ def draw_langevin(
     progress: Progress,
     *,
     step_size: float,
-    n_batches: int,
+    batches: list[tuple[Block, ...]],
     epochs: tuple[int, ...],
 ) -> np.ndarray:
-    """Run the certified chain from the prior's mode; return its released states (S, K, d)."""
-    batches = _batches(target, n_batches, generator)
+    """Run the certified chain from the prior's mode; return its released states (S, K, d).
+
+    Each step reads one of the batches, scaled to the sum over all records.
+    """
+    n_records = target.n_records
+    scales = [n_records / sum(block.X.shape[0] for block in batch) for batch in batches]
     gradients = [
-        lambda theta, X=X, codes=codes, scale=scale: target.objective_gradient(
-            theta, X, codes, scale
-        )
-        for X, codes, scale in batches
+        lambda theta, batch=batch, scale=scale: target.objective_gradient(theta, batch, scale)
+        for batch, scale in zip(batches, scales, strict=True)
     ]
     theta = np.zeros(target.shape)
     released = []
@@ -70,18 +74,6 @@ def draw_langevin(
             )
         released.append(theta)
     return np.stack(released)
-
-
-def _batches(
-    target: Target, n_batches: int, generator: np.random.Generator
-) -> list[tuple[Any, np.ndarray, float]]:
-    """Split the rows at random (by position alone) into batches scaled to the full sum."""
-    n_records = target.X.shape[0]
-    if n_batches == 1:
-        return [(target.X, target.codes, 1.0)]
-    order = generator.permutation(n_records)
-    parts = np.array_split(order, n_batches)
-    return [(target.X[part], target.codes[part], n_records / part.size) for part in parts]
 
 
 def draw_hmc(
@@ -214,21 +206,23 @@ def draw_rejection(
     return np.stack(found[:n_draws]).reshape(n_draws, *target.shape)
 
 
+def tangent_width(width: float, inverse_temperature: float, n_records: int) -> float:
+    """Width over which a loss without curvature is smoothed below the density of rejection."""
+    return min(width, 1.0 / (inverse_temperature * n_records))
+
+
 def _lower_tangent(target: Target) -> tuple[np.ndarray, float, np.ndarray, float]:
     """Return the mode, U there, the gradient of a convex function below U, and the gap between.
 
     The hinge loss has no gradient at its mode, but the smoothed loss lies below it, by at most half
-    the width per record, and has: a width of 1 / (beta n) costs at most half a unit of U.
+    the width per record, and has: a width of 1 / (beta n) costs at most half a unit of U. A loss
+    that is smooth itself is its own lower bound.
     """
-    if target.loss != "hinge":
-        center = target.mode()[0]
-        value, gradient = target.potential(center[None])
-        return center, float(value[0]), gradient[0], 0.0
-    narrow = 1.0 / (target.inverse_temperature * target.X.shape[0])
-    smooth = replace(target, loss="smooth_hinge", width=min(narrow, target.width))
-    center = smooth.mode()[0]
+    width = tangent_width(target.width, target.inverse_temperature, target.n_records)
+    narrowed = replace(target, width=width)
+    center = narrowed.mode()[0]
     value = target.potential(center[None])[0]
-    lower, gradient = smooth.potential(center[None])
+    lower, gradient = narrowed.smooth.potential(center[None])
     return center, float(value[0]), gradient[0], float(value[0] - lower[0])
 
 
@@ -239,8 +233,8 @@ def find_mode(target: Target) -> np.ndarray:
     spread of U, about 1/2 a coefficient: n times the density of margins there (below 1 for rows of
     norm 1 that are not all alike) times the width squared, over 6.
     """
-    if target.loss == "hinge":
-        target = replace(target, width=min(target.width, HINGE_WIDTH / np.sqrt(target.X.shape[0])))
+    width = min(target.width, HINGE_WIDTH / np.sqrt(target.n_records))
+    target = replace(target, width=width)
     if target.dimension <= LARGEST_NEWTON:
         return target.mode()[0]
     return _lbfgs_mode(target)
@@ -252,10 +246,11 @@ def normal_root(target: Target, mode: np.ndarray) -> np.ndarray | None:
     It is the Hessian of U there or, of the hinge loss, which has none, its average over that normal
     law itself. None if there are too many coefficients.
     """
-    if target.dimension > (LARGEST_NEWTON if target.loss == "hinge" else LARGEST_HESSIAN):
+    kinked = math.isinf(target.loss.curvature[1])
+    if target.dimension > (LARGEST_NEWTON if kinked else LARGEST_HESSIAN):
         return None
     precision = target.curvature(mode, 1.0 / target.C)
-    if target.loss == "hinge":
+    if kinked:
         precision = _hinge_precision(target, mode, precision)
     return lower_root(precision)
 
@@ -268,18 +263,15 @@ def _hinge_precision(target: Target, mode: np.ndarray, precision: np.ndarray) ->
     normal approximation in Kullback-Leibler divergence that has the mode as its mean (Opper and
     Archambeau 2009).
     """
-    signs = 2.0 * target.codes - 1.0
     for _ in range(AVERAGINGS):
         covariance = cho_solve((lower_root(precision), True), np.eye(mode.size))
         precision = np.eye(mode.size) / target.C
-        for start in range(0, target.X.shape[0], ROWS_AT_ONCE):
-            rows = target.X[start : start + ROWS_AT_ONCE]
-            rows = rows.toarray() if sparse.issparse(rows) else rows
+        for rows, codes in _pieces(target.blocks):
             if target.constant:
                 rows = np.column_stack([rows, np.full(rows.shape[0], target.constant)])
             scale = np.sqrt(np.einsum("ij,ij->i", rows @ covariance, rows))
             scale = np.maximum(scale, np.finfo(float).tiny)
-            gap = (1.0 - signs[start : start + ROWS_AT_ONCE] * (rows @ mode)) / scale
+            gap = (1.0 - (2.0 * codes - 1.0) * (rows @ mode)) / scale
             near = np.abs(gap) < 8.0
             rows, scale, gap = rows[near], scale[near], gap[near]
             weight = np.exp(-0.5 * gap * gap) / (np.sqrt(2.0 * np.pi) * scale)
@@ -287,9 +279,19 @@ def _hinge_precision(target: Target, mode: np.ndarray, precision: np.ndarray) ->
     return precision
 
 
+def _pieces(blocks: tuple[Block, ...]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield dense rows and their codes, a few at a time."""
+    for X, codes, _ in blocks:
+        assert codes is not None
+        for start in range(0, X.shape[0], ROWS_AT_ONCE):
+            rows = X[start : start + ROWS_AT_ONCE]
+            rows = rows.toarray() if sparse.issparse(rows) else rows
+            yield rows, codes[start : start + ROWS_AT_ONCE]
+
+
 def _lbfgs_mode(target: Target) -> np.ndarray:
     """Minimize U without a Hessian, the hinge loss smoothed over its width."""
-    smooth = replace(target, loss="smooth_hinge") if target.loss == "hinge" else target
+    smooth = target.smooth
 
     def value_slope(point: np.ndarray) -> tuple[float, np.ndarray]:
         values, slopes = smooth.potential(point[None])

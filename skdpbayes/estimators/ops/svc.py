@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from skdpbayes import models
 from skdpbayes._validation import check_scale
 from skdpbayes.estimators.ops.base import OnePosteriorSample
 from skdpbayes.fitting.records import Public
@@ -148,8 +149,6 @@ class OPSLinearSVC(OnePosteriorSample):
     (2,)
     """
 
-    _likelihood = False
-
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -199,13 +198,13 @@ class OPSLinearSVC(OnePosteriorSample):
         self.ledger = ledger
         self.progress = progress
 
-    def _loss(self, public: Public) -> str:
+    def _loss(self, public: Public) -> models.Loss:
         if public.n_classes != 2:
             raise ValueError(
                 "Only binary classification is supported. OPSLinearSVC has no multiclass hinge "
                 f"loss; got {public.n_classes} classes. Use OPSLogisticRegression."
             )
-        return "hinge"
+        return models.HingeLoss()
 
     def _width(self) -> float:
         return check_scale("smoothing", self.smoothing)

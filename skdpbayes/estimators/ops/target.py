@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from skdpbayes import models, samplers
+from skdpbayes.fitting.records import Block
 
 __all__ = ["Target", "lower_root"]
 
@@ -16,6 +18,8 @@ __all__ = ["Target", "lower_root"]
 MAX_NEWTON = 100
 MAX_BISECTIONS = 60
 SMALLEST_STEP = 1e-12
+# Squared length from which on a point counts as infinitely far away.
+FARTHEST = 1e300
 # At the origin every record is within this width of the kink of the hinge loss, so that the loss is
 # a parabola there; Newton's method goes from one width to a quarter of it.
 WIDE, NARROWER = 4.0, 4.0
@@ -42,47 +46,85 @@ def lower_root(matrix: np.ndarray) -> np.ndarray:
 class Target:
     r"""The potential :math:`U = \beta (\sum \ell_i + |\theta|^2 / (2C))` on a ball.
 
-    Coefficients of S chains have shape (S, K, d); flat points have shape (S, K d).
+    Points are flat, of shape (S, K d). Sums over records are exact on the grid: no bit of a result
+    depends on the order of the records, on the blocks that they come in or on how they are stored.
     """
 
-    X: Any
-    codes: np.ndarray
+    blocks: tuple[Block, ...]
+    """All records, bounded."""
     constant: float
-    loss: str
-    """"logistic", "softmax", "hinge" (exact) or "smooth_hinge"."""
+    loss: models.Loss
     width: float
-    n_outputs: int
+    """A loss without curvature is smoothed over this width where its mode is looked for."""
     C: float
     inverse_temperature: float
     radius: float
+    grid: models.Grid | None
+    """Units of sums over records; none without privacy."""
+
+    @property
+    def n_records(self) -> int:
+        """Number of rows."""
+        return sum(block.X.shape[0] for block in self.blocks)
 
     @property
     def shape(self) -> tuple[int, int]:
         """(K, d), the constant feature included."""
-        return self.n_outputs, self.X.shape[1] + (self.constant != 0.0)
+        return self.loss.n_outputs, self.blocks[0].X.shape[1] + (self.constant != 0.0)
 
     @property
     def dimension(self) -> int:
         """Number of coefficients."""
         return self.shape[0] * self.shape[1]
 
-    def objective_gradient(self, theta: np.ndarray, X: Any, codes: Any, scale: float) -> Any:
-        """Gradient of ``scale`` times the losses of some rows, plus the penalty, at (K, d)."""
-        _, gradient = models.chain_gradient(
-            self.loss, theta[None], X, codes, self.constant, width=self.width
-        )
-        return scale * gradient[0] + theta / self.C
+    @property
+    def smooth(self) -> Target:
+        """The same with a loss of bounded curvature."""
+        return replace(self, loss=self.loss.smoothed(self.width))
+
+    def _total(
+        self,
+        thetas: np.ndarray,
+        orders: tuple[int, ...],
+        loss: models.Loss,
+        blocks: tuple[Block, ...],
+    ) -> tuple[Any, Any, Any]:
+        """Value, gradient and Hessian of the sum of the losses in some blocks."""
+        how = (thetas, loss, orders, self.constant, self.grid)
+        total = models.derivatives(blocks[0], *how)
+        for block in blocks[1:]:
+            total += models.derivatives(block, *how)
+        return models.read_derivatives(total, *how)
+
+    def _sums(
+        self, points: np.ndarray, orders: tuple[int, ...], loss: models.Loss | None = None
+    ) -> tuple[Any, Any, Any]:
+        """Value (S,), gradient (S, K d) and, at one point, Hessian of the sum of losses.
+
+        Points so far out that their squares overflow have an infinite value and no gradient.
+        """
+        near = np.einsum("ij,ij->i", points, points) < FARTHEST
+        inside = points if near.all() else np.where(near[:, None], points, 0.0)
+        thetas = inside.reshape(-1, *self.shape)
+        loss = self.loss if loss is None else loss
+        value, gradient, hessian = self._total(thetas, orders, loss, self.blocks)
+        if value is not None:
+            value[~near] = np.inf
+        return value, None if gradient is None else gradient.reshape(points.shape), hessian
+
+    def objective_gradient(
+        self, theta: np.ndarray, batch: tuple[Block, ...], scale: float
+    ) -> np.ndarray:
+        """Gradient of ``scale`` times the losses of a batch, plus the penalty, at (K, d)."""
+        gradient = self._total(theta, (1,), self.loss, batch)[1]
+        return np.asarray(scale * gradient + theta / self.C)
 
     def potential(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return U and its gradient at flat points, inside the ball or not."""
-        thetas = points.reshape(-1, *self.shape)
-        values, gradients = models.chain_gradient(
-            self.loss, thetas, self.X, self.codes, self.constant, width=self.width, with_value=True
-        )
+        values, gradients, _ = self._sums(points, (0, 1))
         squares = np.einsum("ij,ij->i", points, points)
         values = self.inverse_temperature * (values + squares / (2.0 * self.C))
-        gradients = gradients.reshape(points.shape) + points / self.C
-        return values, self.inverse_temperature * gradients
+        return values, self.inverse_temperature * (gradients + points / self.C)
 
     def in_ball(self, points: np.ndarray) -> np.ndarray:
         """Whether each flat point lies in the ball."""
@@ -90,11 +132,7 @@ class Target:
 
     def potential_gradient(self, points: np.ndarray) -> np.ndarray:
         """Gradient of U alone, at flat points."""
-        thetas = points.reshape(-1, *self.shape)
-        _, gradients = models.chain_gradient(
-            self.loss, thetas, self.X, self.codes, self.constant, width=self.width
-        )
-        total = gradients.reshape(points.shape) + points / self.C
+        total = self._sums(points, (1,))[1] + points / self.C
         return np.asarray(self.inverse_temperature * total)
 
     def potential_value(self, points: np.ndarray) -> np.ndarray:
@@ -103,35 +141,25 @@ class Target:
         inside = self.in_ball(points)
         values = np.full(points.shape[0], np.inf)
         if inside.any():
-            thetas = points[inside].reshape(-1, *self.shape)
-            losses = models.chain_loss(
-                self.loss, thetas, self.X, self.codes, self.constant, width=self.width
-            )
+            losses = self._sums(points[inside], (0,))[0]
             values[inside] = self.inverse_temperature * (losses + squares[inside] / (2 * self.C))
         return values
 
     def _derivatives(self, point: np.ndarray, ridge: float) -> tuple[float, Any, Any]:
         """Value, gradient and Hessian of sum of (smoothed) losses + ridge |theta|^2 / 2."""
-        theta = point.reshape(self.shape)
-        data = (theta, self.X, self.codes, self.constant)
-        if self.loss == "logistic":
-            value, gradient, hessian = models.logistic_hessian(*data)
-        elif self.loss == "softmax":
-            value, gradient, hessian = models.softmax_hessian(*data)
-        else:
-            value, gradient, hessian = models.smooth_hinge_hessian(*data, width=self.width)
-        hessian = hessian + ridge * np.eye(self.dimension)
-        return value + 0.5 * ridge * point @ point, gradient.ravel() + ridge * point, hessian
+        loss = self.loss.smoothed(self.width)
+        values, gradients, hessian = self._sums(point[None], (0, 1, 2), loss)
+        hessian[np.diag_indices_from(hessian)] += ridge
+        value = float(values[0]) + 0.5 * ridge * float(point @ point)
+        return value, gradients[0] + ridge * point, hessian
 
     def _penalized_value(self, point: np.ndarray, ridge: float) -> float:
-        smooth = "smooth_hinge" if self.loss == "hinge" else self.loss
-        data = (point.reshape(1, *self.shape), self.X, self.codes, self.constant)
-        losses = models.chain_loss(smooth, *data, width=self.width)
+        losses = self._sums(point[None], (0,), self.loss.smoothed(self.width))[0]
         return float(losses[0] + 0.5 * ridge * point @ point)
 
     def _start(self, ridge: float) -> np.ndarray:
-        """Return a point near the mode: of the hinge loss, the mode at a larger width."""
-        if self.loss in ("logistic", "softmax") or self.width >= WIDE:
+        """Return a point near the mode: of a loss without curvature, the mode at a larger width."""
+        if math.isfinite(self.loss.curvature[1]) or self.width >= WIDE:
             return np.zeros(self.dimension)
         wider = replace(self, width=NARROWER * self.width)
         return wider._penalized_mode(wider._start(ridge), ridge)
@@ -159,7 +187,7 @@ class Target:
         return point
 
     def mode(self) -> tuple[np.ndarray, float]:
-        """Return the mode on the ball (for the exact hinge loss: the smoothed one's) and its ridge.
+        """Return the mode on the ball (of a kinked loss: the smoothed one's) and its ridge.
 
         A mode outside the ball moves to the sphere, where the multiplier of the constraint acts as
         a further ridge; the ridge returned holds both.
@@ -190,16 +218,15 @@ class Target:
     def least_curvature_root(self, largest_logit: float) -> np.ndarray:
         r"""Return the Cholesky factor of a matrix that the Hessian of U exceeds on the whole ball.
 
-        Logistic: the second derivative :math:`\sigma(z)\sigma(-z)` is smallest at the largest
-        logit, so :math:`\beta(I/C + \sigma(c)\sigma(-c) X^\top X)`; other losses: the prior's.
+        With one output :math:`\beta(I/C + w X^\top X)`, *w* the least second derivative of the loss
+        among the logits of the ball; else the prior's.
         """
-        least = np.eye(self.dimension) / self.C
         prior_root = np.sqrt(self.inverse_temperature / self.C) * np.eye(self.dimension)
-        if self.loss == "logistic" and np.isfinite(largest_logit):
-            # a little less, so that the rounding of the factor stays below the Hessian
-            weight = (1.0 - 1e-9) * 0.25 / np.cosh(0.5 * largest_logit) ** 2
-            quarter_gram = self._derivatives(np.zeros(self.dimension), 0.0)[2]
-            least += 4.0 * weight * quarter_gram
+        # a little less, so that the rounding of the factor stays below the Hessian
+        weight = (1.0 - 1e-9) * self.loss.least_curvature(largest_logit)
+        if weight > 0.0:
+            gram = self._sums(np.zeros((1, self.dimension)), (2,), models.SquaredLoss())[2]
+            least = np.eye(self.dimension) / self.C + weight * gram
             try:
                 return np.linalg.cholesky(self.inverse_temperature * least)
             except np.linalg.LinAlgError:  # singular to rounding, which the prior's part is not

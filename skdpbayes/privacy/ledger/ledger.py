@@ -495,7 +495,7 @@ class LedgerPlan:
         with ledger._store.transaction(write=True) as connection:
             state = ledger._state(connection)
             text = guarantee.to_json()
-            if not state.left(self.number)[event_text(text)]:
+            if state.left(self.number)[event_text(text)] < 1:
                 raise BudgetExceededError(
                     f"Plan {self.number} of the ledger {ledger.path} does not list "
                     f"epsilon={guarantee.epsilon:g}, delta={guarantee.delta:g} "

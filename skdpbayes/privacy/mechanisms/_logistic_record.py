@@ -1,10 +1,11 @@
 r"""One logistic record under objective perturbation, with Gaussian releases around the minimizer.
 
-Two kinds of release go with a minimizer. Noise that hides the optimizer's last digits has some GDP
-parameter :math:`\mu_s` whatever the record is. Noise on the information matrix
-:math:`\sum_ix_i\,u_iu_i^\top`, :math:`x=s(1-s)` with the residual :math:`s`, does not: the record
-moves it by :math:`4x\mu_I`, at most :math:`\mu_I`, and not at all where its gradient is largest,
-:math:`s\to1`. Given :math:`z`, the noise along the record as it would be without the record,
+Theorem 5b of the theory page. Two kinds of release go with a minimizer. Noise that hides the
+optimizer's last digits has some GDP parameter :math:`\mu_s` whatever the record is. Noise on the
+information matrix :math:`\sum_ix_i\,u_iu_i^\top`, :math:`x=s(1-s)` with the residual :math:`s`,
+does not: the record moves it by :math:`4x\mu_I`, at most :math:`\mu_I`, and not at all where its
+gradient is largest, :math:`s\to1`. Given :math:`z`, the noise along the record as it would be
+without it,
 
 .. math:: \frac{\varphi(z-4x\mu_I)}{\varphi(z)} = e^{4x\mu_Iz-8x^2\mu_I^2} \le e^{4xa},
           \qquad a=\mu_I\max(z,0) ,
@@ -48,7 +49,7 @@ _LARGEST_EPSILON = 100.0  # at which the search is done
 _PANELS = 48  # of the addition's loss where it is quadratic
 _CHORD = 0.25  # how much a profile may change in its logarithm between two nodes
 _PRECISION = 5e-4  # of the whole, that one node may take
-_COARSE = 2e-2  # the same for long profiles
+_COARSE = 1e-2  # the same for long profiles
 
 
 class _Columns(NamedTuple):

@@ -1,6 +1,6 @@
 r"""A record deleted from a logistic objective: what the worst rest of the data can do.
 
-Theorem 6 of the theory page. Let :math:`y` be the gradient of all other terms at the minimizer,
+Theorem 5a of the theory page. Let :math:`y` be the gradient of all other terms at the minimizer,
 along the record and over :math:`\sigma`. Without the record :math:`y\sim N(0,1)`; with it
 :math:`y-\mu s\sim N(0,1)`, where :math:`s` is the record's residual. The other records only decide
 how fast the logit :math:`v=\log((1-s)/s)` rises along :math:`y`: at a slope between 0 and
@@ -77,14 +77,16 @@ class _Levels:
         first = self.weight * ndtr(self.m - self.edge)
         self.resting = first - np.exp(epsilon)[:, None] * ndtr(-self.edge)
         self.rounding = (4.0 + self.edge**2) * first
+        # Phi(m - y_P) at its largest on a cell: m - y_P is concave in s, flat at `turn`
+        turn = np.sqrt(epsilon / np.maximum(4.0 * bonus - 0.5 * mu * mu, 1e-300))
+        s = np.clip(turn[:, None], self.s[1:], self.s[:-1])
+        most = epsilon[:, None] - 4.0 * bonus[:, None] * s * (1.0 - s)
+        self.beyond = ndtr(0.5 * mu * s - most / (mu * s))
         # w' Phi(m - y) is at most rise times Phi, which falls along a path
         self.rise = np.maximum(np.diff(self.weight), 0.0)
         # where the peak is y_P for certain: k (1 - s)(y_P - m) < mu, every factor at its largest
         most = np.maximum(left[:, :-1], left[:, 1:]) / self.m[1:] - 0.5 * self.m[1:]
         self.stays = (1.0 - self.s[1:]) * most < self.c
-
-    def largest_gain(self) -> FloatArray:
-        return np.asarray(np.maximum(self.gain[:, 1:], self.gain[:, :-1]))
 
     def best(self, epsilon: FloatArray) -> FloatArray:
         """Bound the integral over each cell of the largest f of every level, or 0.
@@ -94,13 +96,13 @@ class _Levels:
         an upper bound at a y that Newton's method has left below the peak. Where w falls, R' is
         replaced by what makes f vanish at y_P, so that the bound is not negative anywhere.
         """
-        gain, m = self.largest_gain(), self.m[:-1]
+        gain, m = np.maximum(self.gain[:, 1:], self.gain[:, :-1]), self.m[:-1]
         y = _peak(epsilon[:, None] - gain, m)
         moving = self.c * _DENSITY * np.exp(gain - 0.5 * (y - m) ** 2) * m / y
-        beyond = ndtr(self.m - self.edge)[:, :-1]
+        moving = moving * (1.0 + 64.0 * _ROUNDOFF * (4.0 + y * y))
         falls = np.maximum(-np.diff(self.weight), 0.0)
-        moving = moving * self.width + np.diff(self.resting) + falls * beyond
-        return np.asarray(np.where(self.stays, self.rise * beyond, moving))
+        moving = moving * self.width + np.diff(self.resting) + falls * self.beyond
+        return np.asarray(np.where(self.stays, self.rise * self.beyond, moving))
 
     def highest_peaks(self, epsilon: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Bound peak - m and the peak from above on each cell.
@@ -324,7 +326,7 @@ class _Search:
         if_moving = np.where(first[:, :-1] < self.highest_edge[row], if_moving, 0.0)
         # below y_P, where resting gains nothing, the loss of moving is below log(1 + k x)
         below = most < np.minimum(levels.log_det[:-1], levels.log_det[1:])
-        if_resting = price * np.expm1(np.clip(most, 0.0, 1.0))
+        if_resting = price * np.expm1(np.clip(most, 0.0, 1.0))  # at 1 it is not chosen
         rests = ~free & below & (if_resting < if_moving)
         change, best = np.diff(levels.resting)[row], self.best[row]
         other = np.where(rests, change + if_resting, if_moving)

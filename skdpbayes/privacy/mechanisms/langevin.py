@@ -33,22 +33,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy._numeric import (
     check_count,
     check_nonnegative,
     check_positive,
-    largest_satisfying,
 )
 
 __all__ = [
-    "langevin_inverse_temperature",
     "langevin_mu",
     "langevin_mu_samples",
-    "langevin_mu_varying",
     "largest_langevin_step",
     "ops_inverse_temperature",
     "ops_mu",
@@ -189,44 +183,6 @@ def _diameter_square(eta: float, m: float, gap: float, n_steps: float, diameter:
     return min(square(min(max(n, 1.0), last)) for n in (math.floor(best), math.ceil(best)))
 
 
-def langevin_mu_varying(
-    step_sizes: npt.ArrayLike,
-    strong_convexity: float,
-    gradient_sensitivity: float,
-    *,
-    smoothness: float | None = None,
-) -> float:
-    r"""Gaussian DP of the last iterate when the step sizes vary.
-
-    With :math:`w_k=\prod_{j>k}(1-\eta_jm)`,
-    :math:`\mu^2=G^2(\sum w_k\eta_k)^2/(2\sum w_k^2\eta_k)`.
-
-    Parameters
-    ----------
-    step_sizes : array-like
-        Public step sizes, in order.
-    strong_convexity, gradient_sensitivity, smoothness : float
-        As for :func:`langevin_mu`.
-
-    Returns
-    -------
-    float
-        The last iterate is mu-GDP.
-    """
-    etas = np.asarray(step_sizes, dtype=float)
-    if etas.ndim != 1 or etas.size == 0 or not np.all(etas > 0.0):
-        raise ValueError("step_sizes must be a non-empty one-dimensional array of positive numbers")
-    m = check_nonnegative("strong_convexity", strong_convexity)
-    gap = check_nonnegative("gradient_sensitivity", gradient_sensitivity)
-    check_contraction(float(etas.max()), m, smoothness)
-    factors = np.maximum(0.0, 1.0 - etas * m)
-    weights = np.append(np.cumprod(factors[:0:-1])[::-1], 1.0)
-    # dividing by the largest step keeps the squares of tiny steps from underflowing
-    scaled = etas / etas.max()
-    ratio = float(np.sum(weights * scaled) ** 2 / np.sum(weights**2 * scaled))
-    return gap * math.sqrt(float(etas.max()) * ratio / 2.0)
-
-
 def langevin_mu_samples(
     sample_steps: Sequence[int],
     step_size: float,
@@ -352,74 +308,3 @@ def ops_inverse_temperature(
     while ops_mu(beta, C, g, rounding=rounding) > mu:
         beta = math.nextafter(beta, 0.0)
     return beta
-
-
-def langevin_inverse_temperature(
-    mu: float,
-    C: float,
-    gradient_sensitivity: float,
-    sample_steps: Sequence[int],
-    *,
-    tempered_step: float,
-    curvature: float | None = None,
-    diameter: float | None = None,
-    n_chains: int = 1,
-) -> float:
-    r"""Largest inverse temperature at which the released iterates of a chain are mu-GDP.
-
-    The step is given on the potential at inverse temperature 1: the chain moves by
-    :math:`-\tau\nabla(\sum\ell_i+\|\theta\|^2/(2C))+\sqrt{2\tau/\beta}\,\xi`, that is, with step
-    :math:`\eta=\tau/\beta`. Then the contraction and the largest step do not depend on
-    :math:`\beta`, and :math:`\mu^2` is proportional to it.
-
-    Parameters
-    ----------
-    mu : float
-        Target for everything that is released.
-    C, gradient_sensitivity : float
-        As for :func:`ops_inverse_temperature`.
-    sample_steps : sequence of int
-        Steps after which the iterate is released; ``[t]`` for the last iterate alone.
-    tempered_step : float
-        The step :math:`\tau`.
-    curvature : float or None, default=None
-        Public bound on the curvature of the sum of losses at inverse temperature 1, for the check
-        of the step: n times :func:`~skdpbayes.privacy.loss_curvature`.
-    diameter : float or None, default=None
-        Diameter of the convex set that the iterates are projected to.
-    n_chains : int, default=1
-        Number of independent chains.
-
-    Returns
-    -------
-    float
-        Rounded to the private side; at least :func:`ops_inverse_temperature` for one release.
-    """
-    mu = check_nonnegative("mu", mu)
-    C = check_positive("C", C)
-    g = check_positive("gradient_sensitivity", gradient_sensitivity)
-    tau = check_positive("tempered_step", tempered_step)
-    smoothness = None if curvature is None else check_nonnegative("curvature", curvature) + 1.0 / C
-
-    def released_mu(beta: float) -> float:
-        return langevin_mu_samples(
-            sample_steps,
-            tau / beta,
-            beta / C,
-            beta * g,
-            diameter,
-            smoothness=None if smoothness is None else beta * smoothness,
-            n_chains=n_chains,
-        )
-
-    if math.isinf(mu):
-        return math.inf
-    unit = released_mu(1.0)
-    if diameter is None:  # mu^2 is linear in beta
-        beta = (mu / unit) ** 2
-        while beta > 0.0 and released_mu(beta) > mu:
-            beta *= 1.0 - 1e-15
-        return beta
-    return largest_satisfying(
-        lambda beta: beta == 0.0 or released_mu(beta) <= mu, 0.0, (mu / unit) ** 2
-    )

@@ -140,8 +140,8 @@ def gradient_sensitivity(
     ============ ================================== ======================== ======================
     adjacency    logistic                           softmax (Frobenius norm) hinge, smoothed or not
     ============ ================================== ======================== ======================
-    zero_out     :math:`R\,\sigma(Rr)`              :math:`R\,a(Rr)`        :math:`R`
-    replace_one  :math:`R\,h(Rr)\le2R`              :math:`2R\,a(Rr)`       :math:`2R`
+    zero_out     :math:`R\,\sigma(Rr)`              :math:`R\,a(Rr)`         :math:`R`
+    replace_one  :math:`R\,h(Rr)\le2R`              :math:`2R\,a(Rr)`        :math:`2R`
     ============ ================================== ======================== ======================
 
     Here :math:`\sigma` is the logistic function, *h* that of :func:`logistic_gradient_gap` and

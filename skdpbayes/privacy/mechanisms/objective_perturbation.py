@@ -97,7 +97,7 @@ _PANELS = 256  # of the upper sum; its excess is part of the price
 _NEGLIGIBLE = 1e-13  # relative to the main term: below it the correction is added unresolved
 _WASTE = 1e-4  # share of delta that may be spent on rounding to be quick
 _FEW = 4  # values of epsilon that are evaluated one by one
-_NODES = 192  # at which a long profile is evaluated; in between its chords bound it
+_NODES = 256  # at which a long profile is evaluated; in between its chords bound it
 # Beyond, e^epsilon overflows in intermediate terms; the profile decreases, so its value here holds
 _LARGEST_EPSILON = 300.0
 _FREE = 2e-3  # excess over the Gaussian profile that is not worth a search
@@ -452,11 +452,13 @@ class ObjectivePerturbation(PrivacyEvent):
 @lru_cache(maxsize=64)
 def _node_profiles(event: ObjectivePerturbation) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return evenly spaced losses and the event's profiles of the two ordered pairs there."""
-    nodes = np.linspace(0.0, event._unlikely_loss(), _NODES)
-    deleted, added = event._record().profiles(nodes)
+    nodes = np.linspace(0.0, min(event._unlikely_loss(), _LARGEST_EPSILON), _NODES)
+    pairs = [record.profiles(nodes) for record in {event._record(), event._record(evenly=True)}]
     if event.adjacency == "zero_out":
+        deleted, added = (np.min(each, axis=0) for each in zip(*pairs, strict=True))
         return nodes, deleted, added
-    profile = np.minimum(_split_on_grid(nodes, added, deleted), 1.0)
+    splits = [_split_on_grid(nodes, added, deleted) for deleted, added in pairs]
+    profile = np.minimum(np.min(splits, axis=0), 1.0)
     profile[0] = min(profile[0], event.delta_at(0.0))
     return nodes, profile, profile
 
@@ -476,6 +478,9 @@ def _split_on_grid(nodes: FloatArray, added: FloatArray, deleted: FloatArray) ->
 
 
 def _interpolate(nodes: FloatArray, values: FloatArray, epsilons: FloatArray) -> FloatArray:
-    """Return chords in e^epsilon between `nodes`, which lie above the convex profile."""
-    scale = np.expm1(np.minimum(nodes, 600.0))
-    return np.asarray(np.interp(np.expm1(np.minimum(epsilons, 600.0)), scale, values))
+    """Return chords in e^epsilon between `nodes`, which lie above the convex profile.
+
+    Beyond the last node its value holds.
+    """
+    scale = np.expm1(np.minimum(epsilons, nodes[-1]))
+    return np.asarray(np.interp(scale, np.expm1(nodes), values))

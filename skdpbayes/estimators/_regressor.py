@@ -1,0 +1,177 @@
+"""Regressors: how they are fitted and how they predict, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import RegressorMixin
+
+from skdpbayes._validation import (
+    check_flag,
+    check_integer,
+    check_is_fitted,
+    check_real,
+    probe,
+    validate_data,
+)
+from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.estimator import NOT_PRIVATE, FitPlan, PrivateEstimator, noise_is_small
+from skdpbayes.fitting.records import Public, Records
+
+__all__ = ["PrivateRegressor", "TargetScale"]
+
+# Predictions take this many numbers at a time: memory does not grow with the rows.
+PREDICTED_AT_ONCE = 1 << 21
+
+
+@dataclass(frozen=True)
+class TargetScale:
+    """A public map of the target's bounds into [-1, 1]: y to (y - middle) / half."""
+
+    low: float
+    high: float
+    middle: float
+    half: float
+
+    @classmethod
+    def from_bounds(cls, bounds: Any, *, centered: bool) -> TargetScale:
+        """Check the parameter ``target_bounds``.
+
+        A model without an intercept goes through 0, so that there 0 stays where it is.
+        """
+        if bounds is None:
+            raise ValueError(
+                "target_bounds is required: public numbers (low, high) between which the target "
+                "lies, from a codebook, the law or common sense, not from the data. Targets "
+                "outside are clipped."
+            )
+        pair = np.asarray(bounds)
+        if pair.shape != (2,) or pair.dtype.kind not in "iuf":
+            raise ValueError(
+                f"target_bounds must be a pair of numbers (low, high); got {bounds!r}."
+            )
+        low, high = (float(end) for end in pair)
+        if not (-1e50 <= low < high <= 1e50 and high - low >= 1e-50):
+            raise ValueError(
+                f"target_bounds must be finite with low < high, within 1e50; got {bounds!r}."
+            )
+        if centered:
+            return cls(low, high, 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low)
+        return cls(low, high, 0.0, max(abs(low), abs(high)))
+
+    def __call__(self, target: np.ndarray, *, clip: bool) -> np.ndarray:
+        """Map targets into [-1, 1]; those outside the bounds to their ends, or beyond."""
+        if not clip:
+            return (target - self.middle) / self.half
+        inside = np.clip(target, self.low, self.high)
+        return np.clip((inside - self.middle) / self.half, -1.0, 1.0)  # rounding may have passed
+
+
+class PrivateRegressor(RegressorMixin, PrivateEstimator):
+    """A private estimator that is a regressor.
+
+    Its posterior has ``mean(X)`` and ``deviation(X)``, expectation and standard deviation of a new
+    target; both take one validated block of rows and bound it themselves.
+    """
+
+    target_bounds: Any
+    fit_intercept: bool
+    _table_checks: ClassVar[dict[str, Any]] = {
+        "accept_sparse": "csr",
+        "dtype": [np.float64, np.float32],
+        "order": "C",
+    }
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the model and spend the budget.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training rows.
+        y : array-like of shape (n_samples,)
+            Targets; those outside ``target_bounds`` are clipped to them.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        return self._fit(X, y)
+
+    def plan(self, n_samples: int, n_features: int) -> FitPlan:
+        """Say what a fit of this size would claim and add, without data.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of records.
+        n_features : int
+            Number of features.
+
+        Returns
+        -------
+        FitPlan
+            The claim and the public numbers of the fit; ``print`` it.
+        """
+        n_samples = check_integer("n_samples", n_samples, low=1)
+        n_features = check_integer("n_features", n_features, low=1)
+        return self._planned(Public(n_samples, n_features))
+
+    def _read(self, X: Any, y: Any) -> Records:
+        check_real("epsilon", self.epsilon, low=0.0, closed="high", remedy=NOT_PRIVATE)
+        scale, bound = self._target_scale(), self._bound()
+        reader = probe(self)
+        checks = self._table_checks | {"dtype": np.float64, "y_numeric": True}
+        X, y = validate_data(reader, X, y, **checks)
+        names = getattr(reader, "feature_names_in_", None)
+        public = Public(X.shape[0], X.shape[1], names=names)
+        target = scale(np.asarray(y, dtype=np.float64), clip=bool(np.isfinite(self.epsilon)))
+        return Records(public, X, target, bound)
+
+    def _target_scale(self) -> TargetScale:
+        centered = check_flag("fit_intercept", self.fit_intercept)
+        return TargetScale.from_bounds(self.target_bounds, centered=centered)
+
+    def _bound(self) -> Bound:
+        """How rows are bounded; without privacy they are not."""
+        raise NotImplementedError
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict the target of each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The rows; they are bounded as in ``fit``.
+        return_std : bool, default=False
+            Whether to return the standard deviation of a new target as well: what is not known of
+            the coefficients, the noise of the mechanism included, and the model's errors.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), or two of them
+            Expectations and, if asked for, standard deviations.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, **self._table_checks)
+        mean = self._by_blocks(self._posterior.mean, X)
+        return (mean, self._by_blocks(self._posterior.deviation, X)) if return_std else mean
+
+    def _by_blocks(self, score: Callable[[Any], np.ndarray], X: Any) -> np.ndarray:
+        size = max(1, PREDICTED_AT_ONCE // self._posterior.numbers_per_row)
+        if X.shape[0] <= size:
+            return score(X)
+        X = X.tocsr() if sparse.issparse(X) else X
+        starts = range(0, X.shape[0], size)
+        return np.concatenate([score(X[start : start + size]) for start in starts])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.regressor_tags.poor_score = not noise_is_small(self.epsilon)
+        return tags

@@ -1,0 +1,1 @@
+"""Bayesian linear regression from one private release of second moments."""

@@ -1,0 +1,606 @@
+r"""Losses of linear models: facts about a loss, and one pointwise kernel for each.
+
+A loss is a function :math:`\ell(z, y)` of the logits :math:`z` of a record (one number, or one per
+class) and its target :math:`y`. A new loss is one class and one kernel in this file. Nothing
+outside asks which loss it has: kernels call `Loss.pointwise`, and rules of privacy take the
+numbers `Loss.slope`, `Loss.range`, `Loss.gap` and so on.
+
+Targets are codes of labels (``int64``) for classes, and floats otherwise: in [-1, 1] for
+`SquaredLoss` and `HuberLoss`, in [0, cap] for `PoissonLoss`. Facts that depend on the size of the
+logits take ``largest_logit``, a bound on the Euclidean norm of a record's logits. They are upper
+bounds, rounded up where they are not exact.
+
+A kernel treats every record alike, wherever it stands in its block: rows are the outer loop, so
+that no vectorized exponential can treat the last rows of a block differently from the others.
+"""
+
+# ruff: noqa: D102  what a method returns is said once, in the base class
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+from scipy.special import expit, softmax
+
+__all__ = [
+    "HingeLoss",
+    "HuberLoss",
+    "LogisticLoss",
+    "Loss",
+    "PoissonLoss",
+    "SmoothHingeLoss",
+    "SoftmaxLoss",
+    "SquaredLoss",
+]
+
+Array = npt.NDArray[np.float64]
+
+# Stands for derivatives that nobody asked for.
+NOTHING = np.empty((0, 0))
+# Allowance for rounding, added where a fact is computed rather than exact.
+_ROUNDING = 1e-14
+# Mean curvature of margin losses per unit of squared length, a guess that only sets step sizes:
+# that of the logistic loss where a fifth of the predictions are sure and the rest are not.
+_MARGIN_CURVATURE = 0.15
+# Beyond this norm of the logits a softmax gradient is within 2e-8 of its limit.
+_SATURATED = 25.0
+
+
+class Loss:
+    """What kernels and plans know of a loss."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Logits per record."""
+        return 1
+
+    @property
+    def slope(self) -> float:
+        """Largest norm of the derivative with respect to the logits; infinite if there is none."""
+        return self.slope_within(math.inf)
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        """Second derivative with respect to the logits: a typical one and the largest."""
+        raise NotImplementedError
+
+    @property
+    def at_zero(self) -> float:
+        """Largest absolute value of the loss where all logits are 0."""
+        raise NotImplementedError
+
+    @property
+    def likelihood(self) -> bool:
+        """Whether it is the negative logarithm of a density, so that there is a true parameter."""
+        return False
+
+    def slope_within(self, largest_logit: float) -> float:
+        """Bound the norm of the derivative among logits of bounded norm, quickly: kernels ask."""
+        raise NotImplementedError
+
+    def steepest(self, largest_logit: float) -> float:
+        """Largest norm of the derivative among logits of bounded norm: prices ask."""
+        return self.slope_within(largest_logit)
+
+    def gap(self, largest_logit: float) -> float:
+        """Largest distance of two records' gradients, for rows of norm at most 1."""
+        return 2.0 * self.steepest(largest_logit)
+
+    def least_curvature(self, largest_logit: float) -> float:
+        """Lower bound on the second derivative among logits of bounded norm."""
+        return 0.0
+
+    def smoothed(self, width: float) -> Loss:
+        """Return itself or, of unbounded curvature, one below that by at most ``width / 2``."""
+        return self
+
+    def range(self, largest_logit: float) -> float:
+        """Largest difference of one record's losses among logits of bounded norm."""
+        raise NotImplementedError
+
+    def mean(self, z: Array) -> Array:
+        """Expected target (for classes: their probabilities) given the logits, of their shape."""
+        raise NotImplementedError
+
+    def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
+        r"""Overwrite logits by derivatives; fill in values and second derivatives.
+
+        Parameters
+        ----------
+        z : ndarray of shape (n, S * n_outputs)
+            Logits of the records at S points; afterwards the derivatives with respect to them.
+        target : ndarray of shape (n,)
+            Codes or numbers.
+        value : ndarray of shape (n, S), or `NOTHING`
+            Takes the losses.
+        second : ndarray of shape (n, S * n_outputs * (n_outputs + 1) / 2), or `NOTHING`
+            Takes :math:`|\partial^2 \ell / \partial z_j \partial z_k|` for :math:`j \ge k`, row by
+            row of the lower triangle. Those with :math:`j \ne k` are never positive.
+        """
+        raise NotImplementedError
+
+
+# Two classes, by the margin t = z for code 1 and -z for code 0
+
+
+@dataclass(frozen=True)
+class LogisticLoss(Loss):
+    r""":math:`\log(1 + e^{m - t})`; the negative log likelihood if the margin *m* is 0."""
+
+    margin: float = 0.0
+
+    @property
+    def likelihood(self) -> bool:
+        return self.margin == 0.0
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return _MARGIN_CURVATURE, 0.25
+
+    @property
+    def at_zero(self) -> float:
+        return _softplus(self.margin)
+
+    def slope_within(self, largest_logit: float) -> float:
+        return min(1.0, float(expit(largest_logit + self.margin)) * (1.0 + _ROUNDING))
+
+    def gap(self, largest_logit: float) -> float:
+        r"""Largest distance of two records' gradients, for rows of norm at most 1.
+
+        Without a margin :math:`\max_t 2\cos(t)\,\sigma(c\sin t)`: two rows whose components
+        orthogonal to the coefficients are opposite and whose parallel components are equally
+        misclassified. It runs from 1 (label flip at the origin) to 2 (unbounded coefficients, at
+        least two features). The logarithm of the function of *t* is concave on
+        :math:`[0,\pi/2]`, so its derivative has one zero.
+        """
+        if self.margin != 0.0 or math.isinf(largest_logit):
+            return 2.0 * self.slope_within(largest_logit)
+        low, high = 0.0, math.pi / 2.0
+        while (t := 0.5 * (low + high)) not in (low, high):
+            fall = float(expit(-largest_logit * math.sin(t)))
+            if largest_logit * math.cos(t) * fall > math.tan(t):
+                low = t
+            else:
+                high = t
+        likely = float(expit(largest_logit * math.sin(low)))
+        return min(2.0, 2.0 * math.cos(low) * likely * (1.0 + _ROUNDING))
+
+    def least_curvature(self, largest_logit: float) -> float:
+        r""":math:`\sigma(v)\sigma(-v)` falls with :math:`|v|`, which is at most *c + m*."""
+        farthest = abs(largest_logit) + abs(self.margin)
+        return float(expit(farthest) * expit(-farthest)) * (1.0 - _ROUNDING)
+
+    def range(self, largest_logit: float) -> float:
+        r""":math:`\log(1+e^{m+c}) - \log(1+e^{m-c})`, which is *c* itself without a margin."""
+        if self.margin == 0.0 or math.isinf(largest_logit):
+            return largest_logit
+        high, low = _softplus(self.margin + largest_logit), _softplus(self.margin - largest_logit)
+        return min(2.0 * largest_logit, (high - low) + _ROUNDING * high)
+
+    def mean(self, z: Array) -> Array:
+        return np.asarray(expit(z))
+
+    def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
+        _logistic(z, target, float(self.margin), value, second)
+
+
+@njit(cache=True)
+def _logistic(z: Any, target: Any, margin: float, value: Any, second: Any) -> None:
+    with_value, with_second = value.shape[0] > 0, second.shape[0] > 0
+    for i in range(z.shape[0]):
+        one = target[i] == 1
+        for k in range(z.shape[1]):
+            shifted = z[i, k] - margin if one else z[i, k] + margin
+            small = np.exp(-abs(shifted))  # no overflow for any logit
+            likely = 1.0 / (1.0 + small)
+            # 1 - p of the larger side would cancel: use the smaller side's own formula
+            unlikely = small * likely
+            below, above = (unlikely, likely) if shifted >= 0.0 else (likely, unlikely)
+            z[i, k] = -below if one else above
+            if with_value:
+                value[i, k] = max(-shifted if one else shifted, 0.0) + np.log(1.0 + small)
+            if with_second:
+                second[i, k] = likely * unlikely
+
+
+def _softplus(value: float) -> float:
+    return max(value, 0.0) + math.log1p(math.exp(-abs(value)))
+
+
+@dataclass(frozen=True)
+class SmoothHingeLoss(Loss):
+    r""":math:`h(1 - t)`: *h(v)* is 0 below 0, :math:`v^2/(2s)` up to the width *s*, then linear."""
+
+    width: float
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return _MARGIN_CURVATURE, 1.0 / self.width if self.width > 0.0 else math.inf
+
+    @property
+    def at_zero(self) -> float:
+        return self._of_gap(1.0)
+
+    def _of_gap(self, gap: float) -> float:
+        if gap <= 0.0:
+            return 0.0
+        return gap - 0.5 * self.width if gap >= self.width else gap * gap / (2.0 * self.width)
+
+    def slope_within(self, largest_logit: float) -> float:
+        gap = 1.0 + largest_logit
+        return 1.0 if gap >= self.width else gap / self.width
+
+    def range(self, largest_logit: float) -> float:
+        if math.isinf(largest_logit):
+            return math.inf
+        return self._of_gap(1.0 + largest_logit) - self._of_gap(1.0 - largest_logit)
+
+    def mean(self, z: Array) -> Array:
+        """Return the logits: this loss is not a likelihood."""
+        return z
+
+    def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
+        _hinge(z, target, float(self.width), value, second)
+
+
+@dataclass(frozen=True)
+class HingeLoss(Loss):
+    r""":math:`\max(0, 1 - t)`, with the derivative 0 at the kink."""
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return _MARGIN_CURVATURE, math.inf
+
+    @property
+    def at_zero(self) -> float:
+        return 1.0
+
+    def slope_within(self, largest_logit: float) -> float:
+        return 1.0
+
+    def range(self, largest_logit: float) -> float:
+        return min(2.0 * largest_logit, 1.0 + largest_logit)
+
+    def smoothed(self, width: float) -> Loss:
+        return SmoothHingeLoss(width)
+
+    def mean(self, z: Array) -> Array:
+        """Return the logits: this loss is not a likelihood."""
+        return z
+
+    def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
+        _hinge(z, target, 0.0, value, second)
+
+
+@njit(cache=True)
+def _hinge(z: Any, target: Any, width: float, value: Any, second: Any) -> None:
+    with_value, with_second = value.shape[0] > 0, second.shape[0] > 0
+    for i in range(z.shape[0]):
+        sign = 1.0 if target[i] == 1 else -1.0
+        for k in range(z.shape[1]):
+            gap = 1.0 - sign * z[i, k]
+            # no branches: which side of the kink a record is on cannot be predicted
+            if width > 0.0:
+                steep = min(max(gap, 0.0), width) / width
+            else:
+                steep = 1.0 if gap > 0.0 else 0.0
+            z[i, k] = -sign * steep
+            if with_value:
+                bent = 0.0 < gap < width
+                value[i, k] = gap * gap / (2.0 * width) if bent else max(gap - 0.5 * width, 0.0)
+            if with_second:
+                second[i, k] = 1.0 / width if 0.0 < gap < width else 0.0
+
+
+# Several classes
+
+
+@dataclass(frozen=True)
+class SoftmaxLoss(Loss):
+    r"""Cross entropy :math:`\log\sum_k e^{z_k} - z_y` of *K* classes."""
+
+    n_classes: int
+
+    @property
+    def n_outputs(self) -> int:
+        return self.n_classes
+
+    @property
+    def likelihood(self) -> bool:
+        return True
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        """The largest is attained at probabilities 1/2, 1/2, 0, ..."""
+        return (self.n_classes - 1.0) / self.n_classes**2, 0.5
+
+    @property
+    def at_zero(self) -> float:
+        return math.log(self.n_classes)
+
+    def slope_within(self, largest_logit: float) -> float:
+        return math.sqrt(2.0)
+
+    def steepest(self, largest_logit: float) -> float:
+        r"""Return :math:`\max|p(z) - e_y|`, from :math:`\sqrt{1-1/K}` to :math:`\sqrt2`.
+
+        It is on the sphere, at logits that add up to 0 and take at most two values outside *y*
+        (the theory page has the proof): the angles of `range`, searched in the same way.
+        """
+        norm, n_classes = float(largest_logit), self.n_classes
+        if norm > _SATURATED:
+            return math.sqrt(2.0)
+        # With J = diag(p) - p p^T, a = p - e_y: the gradient J a of half the square has norm at
+        # most sqrt(1/2), and its Hessian |J h|^2 + E_p[a ((h - E h)^2 - Var h)] at most
+        # 1/4 + 2 Var h, Var h at most 1/2.
+        bend = 1.25 * norm * norm + norm / math.sqrt(2.0)
+        half_square = _largest_on_sphere(_half_square, norm, n_classes, bend, 5e-9)
+        return min(math.sqrt(2.0), math.sqrt(2.0 * half_square) * (1.0 + _ROUNDING))
+
+    def range(self, largest_logit: float) -> float:
+        r"""Range of the cross entropy over logits of bounded norm.
+
+        The loss is convex and depends on differences of logits only. Its minimum is
+        :math:`\log(1+(K-1)e^{-c\sqrt{K/(K-1)}})`. Its maximum is on the sphere, where the Lagrange
+        conditions :math:`e^{s_j}/Z=\lambda s_j` for :math:`j\ne y` and :math:`\sum_j s_j=0` leave
+        at most two distinct values among the other logits (a line meets the convex exponential at
+        most twice), hence for each split of the other classes one angle to search. The search
+        keeps every interval that could still hold the maximum and adds its final slack.
+
+        Between :math:`\sqrt2c` and :math:`2c\sqrt{1-1/K}`, equal to both for two classes.
+        """
+        norm, n_classes = float(largest_logit), self.n_classes
+        if norm == 0.0 or n_classes == 2 or math.isinf(norm):
+            return math.sqrt(2.0) * norm
+        far = math.exp(-norm * math.sqrt(n_classes / (n_classes - 1)))
+        lowest = math.log1p((n_classes - 1) * far)
+        # |d2 loss / d angle2| <= norm^2 * |Hessian| + norm * |gradient|
+        bend = norm * norm / 2.0 + math.sqrt(2.0) * norm
+        highest = _largest_on_sphere(_cross_entropy, norm, n_classes, bend, 1e-12 * norm)
+        return highest - lowest + 2e-15 * highest
+
+    def mean(self, z: Array) -> Array:
+        return np.asarray(softmax(z, axis=-1))
+
+    def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
+        _softmax(z, target, self.n_classes, value, second)
+
+
+@njit(cache=True)
+def _softmax(z: Any, target: Any, n_classes: int, value: Any, second: Any) -> None:
+    with_value, with_second = value.shape[0] > 0, second.shape[0] > 0
+    n_pairs = n_classes * (n_classes + 1) // 2
+    for i in range(z.shape[0]):
+        for s in range(z.shape[1] // n_classes):
+            first = s * n_classes
+            top = z[i, first]
+            for k in range(first + 1, first + n_classes):
+                top = max(top, z[i, k])
+            own = z[i, first + target[i]]
+            mass = 0.0
+            for k in range(first, first + n_classes):
+                z[i, k] = np.exp(z[i, k] - top)
+                mass += z[i, k]
+            for k in range(first, first + n_classes):
+                z[i, k] /= mass
+            if with_value:
+                value[i, s] = np.log(mass) + (top - own)
+            if with_second:
+                pair = s * n_pairs
+                for j in range(first, first + n_classes):
+                    for k in range(first, j):
+                        second[i, pair] = z[i, j] * z[i, k]
+                        pair += 1
+                    second[i, pair] = z[i, j] * (1.0 - z[i, j])
+                    pair += 1
+            z[i, first + target[i]] -= 1.0
+
+
+def _largest_on_sphere(
+    function: Callable[[Array, Array], Array],
+    norm: float,
+    n_classes: int,
+    bend: float,
+    precision: float,
+) -> float:
+    """Bound a function of the logits on the sphere from above, by bisection of intervals.
+
+    ``function`` takes the logits less the label's own, of the group and of the rest (shape (2, m)),
+    and how many classes each has; ``bend`` bounds its second derivative by the angle, so that an
+    interior maximum is at most ``bend * width^2 / 8`` above the nearer end of its interval. Every
+    interval that could still hold the maximum is kept.
+    """
+    cells = 64
+    width = math.pi / cells
+    groups, left = np.meshgrid(np.arange(1.0, n_classes), width * np.arange(cells), indexing="ij")
+    groups, left = groups.ravel(), left.ravel()
+    while True:
+        ends = np.maximum(
+            function(*_two_groups(left, groups, norm, n_classes)),
+            function(*_two_groups(left + width, groups, norm, n_classes)),
+        )
+        best, slack = float(ends.max()), bend * width * width / 8.0
+        if slack <= precision:
+            return best + slack
+        alive = ends + slack >= best
+        width /= 2.0
+        groups = np.repeat(groups[alive], 2)
+        left = (left[alive][:, None] + np.array([0.0, width])).ravel()
+
+
+def _two_groups(angle: Array, group: Array, norm: float, n_classes: int) -> tuple[Array, Array]:
+    """Logits less the label's own where `group` other classes share one logit, the rest one."""
+    others = n_classes - 1.0
+    rest = others - group
+    own = -norm * np.cos(angle) * math.sqrt(others / n_classes)
+    common = norm * np.cos(angle) / math.sqrt(others * n_classes)
+    # (rest on the group, -group on the rest), scaled to length norm * sin(angle)
+    spread = norm * np.sin(angle) / np.sqrt(others * group * np.maximum(rest, 1.0))
+    second = np.where(rest > 0.0, common - spread * group - own, -np.inf)
+    return np.stack([common + spread * rest - own, second]), np.stack([group, rest])
+
+
+def _cross_entropy(gaps: Array, counts: Array) -> Array:
+    top = np.maximum(0.0, gaps.max(axis=0))
+    return np.asarray(top + np.log(np.exp(-top) + (counts * np.exp(gaps - top)).sum(axis=0)))
+
+
+def _half_square(gaps: Array, counts: Array) -> Array:
+    """Half of |p - e_y|^2, by probabilities relative to the largest."""
+    top = np.maximum(0.0, gaps.max(axis=0))
+    weights = np.exp(gaps - top)
+    wrong = (counts * weights).sum(axis=0)
+    total = np.exp(-top) + wrong
+    return np.asarray(0.5 * (wrong**2 + (counts * weights**2).sum(axis=0)) / total**2)
+
+
+# Numbers
+
+
+@dataclass(frozen=True)
+class HuberLoss(Loss):
+    r""":math:`(z - y)^2 / 2` up to the distance *w*, then linear; targets in [-1, 1]."""
+
+    width: float
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        """A typical one of 0.8: some residuals are on the linear part, or clipped."""
+        return 0.8, 1.0
+
+    @property
+    def at_zero(self) -> float:
+        return self._of_gap(1.0)
+
+    def _of_gap(self, gap: float) -> float:
+        if gap <= self.width:
+            return 0.5 * gap * gap
+        return self.width * (gap - 0.5 * self.width)
+
+    def slope_within(self, largest_logit: float) -> float:
+        return min(self.width, 1.0 + largest_logit)
+
+    def range(self, largest_logit: float) -> float:
+        """Attained by the target 1: as far away as possible, and as close."""
+        if math.isinf(largest_logit):
+            return math.inf
+        return self._of_gap(1.0 + largest_logit) - self._of_gap(max(0.0, 1.0 - largest_logit))
+
+    def mean(self, z: Array) -> Array:
+        return z
+
+    def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
+        _huber(z, target, float(self.width), value, second)
+
+
+@dataclass(frozen=True)
+class SquaredLoss(Loss):
+    r""":math:`(z - y)^2 / 2`; targets in [-1, 1]."""
+
+    @property
+    def likelihood(self) -> bool:
+        return True
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        """A typical one of 0.8: chains clip some gradients."""
+        return 0.8, 1.0
+
+    @property
+    def at_zero(self) -> float:
+        return 0.5
+
+    def slope_within(self, largest_logit: float) -> float:
+        return 1.0 + largest_logit
+
+    def range(self, largest_logit: float) -> float:
+        """Attained by the target 1: as far away as possible, and as close."""
+        near = max(0.0, 1.0 - largest_logit)
+        return 0.5 * (1.0 + largest_logit) ** 2 - 0.5 * near**2
+
+    def mean(self, z: Array) -> Array:
+        return z
+
+    def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
+        _huber(z, target, math.inf, value, second)
+
+
+@njit(cache=True)
+def _huber(z: Any, target: Any, width: float, value: Any, second: Any) -> None:
+    with_value, with_second = value.shape[0] > 0, second.shape[0] > 0
+    for i in range(z.shape[0]):
+        for k in range(z.shape[1]):
+            gap = z[i, k] - target[i]
+            far = abs(gap) > width
+            z[i, k] = (width if gap > 0.0 else -width) if far else gap
+            if with_value:
+                value[i, k] = width * (abs(gap) - 0.5 * width) if far else 0.5 * gap * gap
+            if with_second:
+                second[i, k] = 0.0 if far else 1.0
+
+
+@dataclass(frozen=True)
+class PoissonLoss(Loss):
+    r""":math:`\lambda - y z` of counts *y* in [0, cap] with the rate :math:`\lambda = e^z`.
+
+    Above the cap the rate stays there and the loss goes on in a straight line, so that its slope is
+    bounded by the cap.
+    """
+
+    cap: float
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        """A typical one at the rate 1."""
+        return min(1.0, self.cap), self.cap
+
+    @property
+    def at_zero(self) -> float:
+        return self._of_none(0.0)
+
+    def _of_none(self, z: float) -> float:
+        """Loss of the count 0, which grows with the logit."""
+        top = math.log(self.cap)
+        return math.exp(z) if z <= top else self.cap * (1.0 + (z - top))
+
+    def slope_within(self, largest_logit: float) -> float:
+        top = math.log(self.cap)
+        most, least = math.exp(min(largest_logit, top)), math.exp(min(-largest_logit, top))
+        return min(self.cap, max(most, self.cap - least) * (1.0 + _ROUNDING))
+
+    def range(self, largest_logit: float) -> float:
+        """A range is convex in the count, as a supremum of affine functions: 0 or cap has it."""
+        if math.isinf(largest_logit):
+            return math.inf
+        high, low = self._of_none(largest_logit), self._of_none(-largest_logit)
+        fall = 2.0 * self.cap * largest_logit  # of -y z for the count cap
+        return max(high - low, low + fall - high) + _ROUNDING * (high + fall)
+
+    def mean(self, z: Array) -> Array:
+        return np.asarray(np.exp(np.minimum(z, math.log(self.cap))))
+
+    def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
+        _poisson(z, target, float(self.cap), value, second)
+
+
+@njit(cache=True)
+def _poisson(z: Any, target: Any, cap: float, value: Any, second: Any) -> None:
+    with_value, with_second = value.shape[0] > 0, second.shape[0] > 0
+    top = np.log(cap)
+    for i in range(z.shape[0]):
+        for k in range(z.shape[1]):
+            logit = z[i, k]
+            below = logit <= top
+            rate = min(np.exp(logit), cap) if below else cap
+            if with_value:
+                line = rate if below else cap * (1.0 + (logit - top))
+                value[i, k] = line - target[i] * logit
+            if with_second:
+                second[i, k] = rate if below else 0.0
+            z[i, k] = rate - target[i]
