@@ -94,10 +94,10 @@ class DPSGLDClassifier(PrivateClassifier):
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private for the adjacency
     chosen: one record replaced by another, or (``"zero_out"``) by a null record that contributes
     nothing. The number of records is public, as are all parameters and the label set. Released: the
-    whole chain, so its average ``coef_``, every draw of ``sample_posterior`` and the predictions
-    cost nothing more, and the moments of the rows from which the coordinates of the chain are made
-    (``preconditioner``) under their own share of the budget. The claim is unconditional: it
-    does not matter whether the chain has converged. Batches are Poisson samples (or uniform of
+    noisy gradient of every step and with them the whole chain, so its average ``coef_``, every
+    draw of ``sample_posterior``, ``interval`` and the predictions cost nothing more, and the
+    moments of the rows from which the coordinates of the chain are made (``preconditioner``) under
+    their own share of the budget. The claim is unconditional: it does not matter whether the chain has converged. Batches are Poisson samples (or uniform of
     fixed size) with exactly the inclusion probability that is accounted for, an empty batch is a
     noise-only step, and the sum is divided by the expected size. Arithmetic: each record's clipped
     gradient is rounded to multiples of a power of two that make sums exact, whatever the order of
