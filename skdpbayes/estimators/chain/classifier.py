@@ -97,10 +97,10 @@ class DPSGLDClassifier(PrivateClassifier):
     noisy gradient of every step and with them the whole chain, so its average ``coef_``, every
     draw of ``sample_posterior``, ``interval`` and the predictions cost nothing more, and the
     moments of the rows from which the coordinates of the chain are made (``preconditioner``) under
-    their own share of the budget. The claim is unconditional: it does not matter whether the chain has converged. Batches are Poisson samples (or uniform of
-    fixed size) with exactly the inclusion probability that is accounted for, an empty batch is a
-    noise-only step, and the sum is divided by the expected size. Arithmetic: each record's clipped
-    gradient is rounded to multiples of a power of two that make sums exact, whatever the order of
+    their own share of the budget. The claim is unconditional: it does not matter whether the chain
+    has converged. Batches are Poisson samples (or uniform of fixed size) with exactly the inclusion
+    probability that is accounted for, an empty batch is a noise-only step, and
+    the sum is divided by the expected size. Arithmetic: each record's clipped gradient is rounded to multiples of a power of two that make sums exact, whatever the order of
     the records; the sum is mapped to the grid of :math:`2^{-28}` noise standard deviations and
     exact discrete Gaussian noise is added there. What rounding adds to the sensitivity is in the
     noise. With an int ``random_state`` the guarantee needs the seed to stay secret. Every refit is
