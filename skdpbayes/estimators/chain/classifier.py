@@ -226,8 +226,10 @@ class DPSGLDClassifier(PrivateClassifier):
     >>> model = DPSGLDClassifier(epsilon=1.0, random_state=0).fit(X, y)
     >>> model.score(X, y) > 0.7
     True
+    >>> model.interval(0.9)["coef"].shape[2]
+    2
     >>> model.sample_posterior()["coef"].shape[0]
-    50
+    1000
     """
 
     def __init__(
@@ -380,8 +382,9 @@ class DPSGLDClassifier(PrivateClassifier):
         Returns
         -------
         dict of ndarrays of shape (..., 2)
-            Lower and upper ends for ``"coef"`` and ``"intercept"``; nan for a column whose variance
-            is hidden by the noise of the released moments.
+            Lower and upper ends for ``"coef"`` and ``"intercept"``. Of a column whose variance
+            hardly exceeds the noise of the released moments they cover less often; see the user
+            guide.
         """
         return super().interval(level)
 
@@ -736,10 +739,7 @@ class ChainPosterior:
     def interval(self, level: float) -> dict[str, np.ndarray]:
         """Return the ends of central intervals."""
         ends = [self._split(self.normal.quantiles(0.5 + 0.5 * s * level)) for s in (-1.0, 1.0)]
-        found = {name: np.stack([end[name] for end in ends], axis=-1) for name in ends[0]}
-        if isinstance(self.inference, ScoreEquation):
-            found["coef"][:, self.inference.hidden] = np.nan
-        return found
+        return {name: np.stack([end[name] for end in ends], axis=-1) for name in ends[0]}
 
     def noise_aware_draws(self, n_samples: int | None, random_state: Any) -> dict[str, np.ndarray]:
         """Draw from the distribution behind the intervals."""

@@ -54,8 +54,6 @@ class Moments:
     mean: np.ndarray
     covariance: np.ndarray
     """Without what noise adds to its eigenvalues."""
-    variances: np.ndarray
-    """Of the columns, as they were released."""
     mean_noise: float
     """Standard deviation of the noise on an entry of the mean."""
     covariance_noise: float
@@ -224,11 +222,9 @@ def released_coordinates(
     if noise > 0.0:
         mean = total / n_rows
         clean = clean if centered else clean - np.outer(mean, mean)
-        variances = np.diag(moments) / n_rows - np.square(mean)
         known = Moments(
             mean * data_norm,
             clean * data_norm**2,
-            variances * data_norm**2,
             noise / MEAN_WEIGHT / n_rows * data_norm,
             noise / n_rows * data_norm**2,
         )

@@ -29,8 +29,7 @@ prior is normal with a random precision, which is drawn given a draw of the coef
 
 The expectations are over a synthetic design: normal rows with the released moments. The noise of
 that release is known, too. It is drawn again, the equation solved again, and the solutions are
-pooled: a `NormalMixture`. Of a column whose variance does not stand out from that noise little is
-known, and its prior decides (`ScoreEquation.hidden`).
+pooled: a `NormalMixture`.
 
 **Privacy.** The arguments are the public plan, the released moments and the noisy gradients
 with the states that follow from them. No record enters, so all of it is post-processing; the
@@ -44,13 +43,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit, ndtri
-from scipy.stats import qmc
 
 from skdpbayes import randomness
 from skdpbayes.estimators.chain.coordinates import Coordinates
 from skdpbayes.estimators.chain.potential import CoefficientPrior
 from skdpbayes.estimators.chain.run import Score
-from skdpbayes.estimators.linear.normal import MEASURED_FROM, NormalMixture
+from skdpbayes.estimators.linear.normal import NormalMixture
 
 __all__ = ["MOST_COLUMNS", "ScoreEquation"]
 
@@ -80,13 +78,6 @@ class ScoreEquation:
     n_samples: int
     sampling_rate: float
     clip_norm: float
-
-    @property
-    def hidden(self) -> np.ndarray:
-        """Columns whose released variance does not stand out from its noise."""
-        moments = self.coordinates.moments
-        assert moments is not None
-        return np.asarray(moments.variances < MEASURED_FROM * moments.covariance_noise)
 
     def posterior(self) -> NormalMixture:
         """Coefficients of x and, last, the intercept; without one it is 0."""
@@ -179,6 +170,8 @@ class ScoreEquation:
 
 def _normal_points(d: int) -> np.ndarray:
     """Symmetric points with the mean and the covariance of a standard normal distribution."""
+    from scipy.stats import qmc  # slow to import
+
     half = 1 << math.ceil(math.log2(max(POINTS, POINTS_PER_COLUMN * d) / 2))
     uniform = qmc.Sobol(d, seed=randomness.make_generator(0)).random(half)
     points = ndtri(np.clip(uniform, 1e-9, 1.0 - 1e-9))
