@@ -1,4 +1,4 @@
-"""The command line: ``python -m skdpbayes demo``, ``ledger`` and ``report``."""
+"""The command line: ``python -m skdpbayes demo``, ``compile``, ``ledger`` and ``report``."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"skdpbayes {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands)
+    _add_compile(commands)
     _add_ledger(commands)
     _add_report(commands)
     return parser
@@ -58,6 +59,16 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     demo.add_argument("--plot", metavar="FILE", help="draw accuracy against epsilon into FILE")
     demo.add_argument("--quick", action="store_true", help="smaller data, fewer fits: seconds")
     demo.set_defaults(run=_run_demo)
+
+
+def _add_compile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    compile_ = commands.add_parser(
+        "compile",
+        help="compile everything once, so that no first fit has to",
+        description="Fit every estimator on tiny made-up data. Numba keeps what it compiles beside "
+        "the package, or in the directory NUMBA_CACHE_DIR, for this machine and this version.",
+    )
+    compile_.set_defaults(run=_run_compile)
 
 
 def _add_ledger(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -150,6 +161,12 @@ def _run_demo(arguments: argparse.Namespace) -> int | None:
 
     status: int | None = _demo.run(arguments)
     return status
+
+
+def _run_compile(arguments: argparse.Namespace) -> None:
+    from skdpbayes._compile import compile_kernels
+
+    compile_kernels()
 
 
 def _init_ledger(arguments: argparse.Namespace) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 import skdpbayes
-from skdpbayes import datasets
+from skdpbayes import datasets, randomness
 from skdpbayes.privacy import PrivacyGuarantee
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
@@ -86,7 +86,7 @@ class RegressionDemo(Demo):
 def census_earnings(n_samples: int) -> Data:
     """Rows of the census and made-up logarithms of earnings between -1 and 1."""
     X, _ = datasets.make_census(n_samples, encoding="raw", return_X_y=True, random_state=0)
-    rng = np.random.default_rng(0)
+    rng = randomness.make_generator(0)
     linear = X @ rng.normal(size=X.shape[1])
     y = np.clip(0.3 * (linear - linear.mean()) / linear.std() + rng.normal(0, 0.2, len(X)), -1, 1)
     return tuple(train_test_split(X, y, test_size=0.25, random_state=0))

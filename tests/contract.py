@@ -209,6 +209,16 @@ CASES: list[Case] = [
                 "_posterior.states.intercept",
                 "_posterior.step_size",
                 "_posterior.temperature",
+                # released moments, states and noisy gradients; the rest follows from them
+                "_posterior.inference.coordinates.center",
+                "_posterior.inference.coordinates.moments.covariance",
+                "_posterior.inference.coordinates.moments.mean",
+                "_posterior.inference.coordinates.moments.variances",
+                "_posterior.inference.coordinates.transform",
+                "_posterior.inference.score.batch_share",
+                "_posterior.inference.score.gradient",
+                "_posterior.inference.score.noise_variance",
+                "_posterior.inference.score.states",
             }
         ),
         parity=chain_around_the_mode,

@@ -11,6 +11,10 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import BaggingClassifier, StackingClassifier
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from skdpbayes import (
@@ -23,7 +27,9 @@ from skdpbayes import (
     OPSLogisticRegression,
     PrivacyLedger,
     PrivacyWarning,
+    private_preprocessor,
 )
+from skdpbayes.exceptions import BudgetExceededError
 
 LINEAR = [
     DPSGLDClassifier,
@@ -148,3 +154,112 @@ def test_parameters_are_still_those_of_the_class(make):
     assert pickle.loads(pickle.dumps(clone(make(epsilon=0.3)))).epsilon == 0.3
     with pytest.raises(TypeError, match="unexpected keyword argument 'epsilom'"):
         make(epsilom=1.0)
+
+
+def visits(n=N, seed=0):
+    """A made-up hospital table as plain lists, with missing ages."""
+    rng = np.random.default_rng(seed)
+    age = [None if rng.random() < 0.1 else int(a) for a in rng.integers(0, 100, n)]
+    ward = rng.choice(["surgery", "medicine", "children"], n).tolist()
+    urgent = (rng.random(n) < 0.3).tolist()
+    y = np.array([(a or 50) + 20 * (w == "surgery") > 60 for a, w in zip(age, ward, strict=True)])
+    return {"age": age, "ward": ward, "urgent": urgent}, y
+
+
+def frames():
+    """One table in every kind of frame that people bring."""
+    import polars
+
+    columns, _ = visits()
+    plain = pd.DataFrame(columns)
+    return {
+        "pandas": plain,
+        "nullable": plain.astype({"age": "Int64", "ward": "string", "urgent": "boolean"}),
+        "categorical": plain.astype({"ward": "category"}),
+        "polars": polars.DataFrame(columns),
+        "polars categorical": polars.DataFrame(columns).cast({"ward": polars.Categorical}),
+    }
+
+
+def prepared(model, **options):
+    prepare = private_preprocessor(
+        bounds={"age": (0, 100)},
+        categories={"ward": ["surgery", "medicine", "children"], "urgent": [False, True]},
+        missing=["age"],
+        **options,
+    )
+    return make_pipeline(prepare, model)
+
+
+@each_linear
+def test_frames_of_every_kind_give_one_model_without_a_warning(make):
+    pytest.importorskip("polars")
+    _, y = visits()
+    expected = None
+    for kind, table in frames().items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fitted = prepared(make(epsilon=1.0, random_state=0)).fit(table, y)
+            scores = fitted.decision_function(table)
+        expected = scores if expected is None else expected
+        np.testing.assert_array_equal(scores, expected, err_msg=kind)
+
+
+@each_linear
+@pytest.mark.parametrize("container", ["default", "pandas", "polars"])
+def test_set_output_hands_names_on_and_changes_no_number(make, container):
+    pytest.importorskip("polars")
+    _, y = visits()
+    table = frames()["pandas"]
+    plain = prepared(make(random_state=0)).fit(table, y)
+    model = prepared(make(random_state=0)).set_output(transform=container)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(table, y)
+        np.testing.assert_array_equal(
+            model.decision_function(table), plain.decision_function(table)
+        )
+    assert hasattr(model[-1], "feature_names_in_") == (container != "default")
+    if container != "default":
+        assert model[-1].feature_names_in_.tolist() == model[0].get_feature_names_out().tolist()
+
+
+@each_linear
+def test_meta_estimators_pay_for_every_fit_that_they_make(make, tmp_path):
+    X, y = bank()
+    X = BoundsScaler([(18, 90), (-2000, 20_000), (0, 3000)], norm=1.0).fit_transform(X)
+    several = np.arange(N) % 3
+
+    def paid(meta, labels):
+        ledger = PrivacyLedger(tmp_path / f"{paid.count}.sqlite", epsilon=50.0, delta=1e-2)
+        paid.count += 1
+        meta.set_params(estimator=make(epsilon=0.5, ledger=ledger, random_state=None))
+        meta.fit(X, labels)
+        assert {entry.epsilon for entry in ledger.entries()} == {0.5}
+        return len(ledger.entries())
+
+    paid.count = 0
+    assert paid(OneVsRestClassifier(None), several) == 3
+    assert paid(BaggingClassifier(None, n_estimators=4, bootstrap=False), y) == 4
+    assert paid(CalibratedClassifierCV(None, cv=3), y) == 3
+    assert paid(CalibratedClassifierCV(None, cv=3, ensemble=False), y) == 4
+
+
+def test_stacking_pays_for_its_folds_and_a_ledger_stops_it_in_the_middle(tmp_path):
+    X, y = bank()
+    X = BoundsScaler([(18, 90), (-2000, 20_000), (0, 3000)], norm=1.0).fit_transform(X)
+
+    def stack(epsilon):
+        ledger = PrivacyLedger(
+            tmp_path / f"{epsilon}.sqlite", epsilon=epsilon, delta=1e-3, filter="sum"
+        )
+        inner = ObjPertLogisticRegression(0.5, 1e-6, ledger=ledger)
+        return ledger, StackingClassifier([("private", inner)], cv=3)
+
+    ledger, model = stack(2.0)
+    model.fit(X, y)
+    assert len(ledger.entries()) == 1 + 3
+    ledger, model = stack(1.2)
+    with pytest.raises(BudgetExceededError):
+        model.fit(X, y)
+    assert len(ledger.entries()) == 2

@@ -16,6 +16,7 @@ from skdpbayes import PrivacyLedger
 from skdpbayes.__main__ import main
 from skdpbayes.privacy.events import GaussianDP, PureDP
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
+from tests.contract import CASES
 
 
 @pytest.fixture
@@ -197,3 +198,12 @@ def test_report_reads_a_model_that_to_json_wrote(tmp_path, capsys):
     assert main(["report", str(source), str(out)]) == 1
     error = capsys.readouterr().err
     assert error.startswith(f"skdpbayes: error: {source} is not a model that can be loaded")
+
+
+def test_compile_uses_every_estimator_and_prints_seconds(capsys):
+    assert main(["compile"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.split()[0] for line in lines]
+    assert sorted(names) == sorted([*(case.name for case in CASES), "all"])
+    seconds = [float(line.split()[1]) for line in lines]
+    assert abs(seconds[-1] - sum(seconds[:-1])) < 0.1 * len(seconds)

@@ -550,7 +550,8 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):
             start += block.width
         if not self._sparse:
             return out
-        ends = np.arange(n + 1, dtype=np.int64) * slots
+        small = n * slots < 2**31  # many libraries take short indices only
+        ends = np.arange(n + 1, dtype=np.int32 if small else np.int64) * slots
         matrix = sparse.csr_array((values.ravel(), places.ravel(), ends), shape=(n, width))
         matrix.eliminate_zeros()
         return matrix

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from skdpbayes import privacy, randomness
 from skdpbayes._validation import (
@@ -41,7 +42,7 @@ from skdpbayes.estimators.chain.run import ChainResult, Dynamics, choose_draws, 
 from skdpbayes.estimators.linear.normal import NormalMixture
 from skdpbayes.estimators.linear.posterior import LinearPosterior, split_coefficients
 from skdpbayes.fitting.bounds import Bound
-from skdpbayes.fitting.estimator import NOT_PRIVATE
+from skdpbayes.fitting.estimator import NOT_PRIVATE, offers
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.fitting.threads import one_blas_thread
 from skdpbayes.privacy.budget import Budget
@@ -362,6 +363,27 @@ class DPSGLDClassifier(PrivateClassifier):
             float(dynamics.steps[0]),
             plan.inference(coordinates, result),
         )
+
+    @available_if(offers("interval"))
+    def interval(self, level: float = 0.9) -> dict[str, np.ndarray]:
+        """Intervals for the true coefficients, the noise of the mechanism included.
+
+        They follow from the mean of the noisy gradients of all steps (two classes; every sampler)
+        and are post-processing. The coefficients are those of the model on bounded rows: where
+        ``data_norm`` cuts many rows, they differ from the coefficients of the rows as they are.
+
+        Parameters
+        ----------
+        level : float, default=0.9
+            Probability that an interval should cover, in (0, 1).
+
+        Returns
+        -------
+        dict of ndarrays of shape (..., 2)
+            Lower and upper ends for ``"coef"`` and ``"intercept"``; nan for a column whose variance
+            is hidden by the noise of the released moments.
+        """
+        return super().interval(level)
 
     def sample_posterior(
         self, n_samples: int | None = None, random_state: Any = None, *, posterior: str = "auto"
@@ -714,7 +736,10 @@ class ChainPosterior:
     def interval(self, level: float) -> dict[str, np.ndarray]:
         """Return the ends of central intervals."""
         ends = [self._split(self.normal.quantiles(0.5 + 0.5 * s * level)) for s in (-1.0, 1.0)]
-        return {name: np.stack([end[name] for end in ends], axis=-1) for name in ends[0]}
+        found = {name: np.stack([end[name] for end in ends], axis=-1) for name in ends[0]}
+        if isinstance(self.inference, ScoreEquation):
+            found["coef"][:, self.inference.hidden] = np.nan
+        return found
 
     def noise_aware_draws(self, n_samples: int | None, random_state: Any) -> dict[str, np.ndarray]:
         """Draw from the distribution behind the intervals."""

@@ -52,9 +52,10 @@ class Moments:
     """Released mean and covariance of the rows, with the law of their noise."""
 
     mean: np.ndarray
-    """0 if rows are not centered."""
     covariance: np.ndarray
-    """About the mean, without what noise adds to its eigenvalues."""
+    """Without what noise adds to its eigenvalues."""
+    variances: np.ndarray
+    """Of the columns, as they were released."""
     mean_noise: float
     """Standard deviation of the noise on an entry of the mean."""
     covariance_noise: float
@@ -221,10 +222,14 @@ def released_coordinates(
     )
     known = None
     if noise > 0.0:
+        mean = total / n_rows
+        clean = clean if centered else clean - np.outer(mean, mean)
+        variances = np.diag(moments) / n_rows - np.square(mean)
         known = Moments(
-            center * data_norm,
+            mean * data_norm,
             clean * data_norm**2,
-            noise / MEAN_WEIGHT / n_rows * data_norm if centered else 0.0,
+            variances * data_norm**2,
+            noise / MEAN_WEIGHT / n_rows * data_norm,
             noise / n_rows * data_norm**2,
         )
     return Coordinates(

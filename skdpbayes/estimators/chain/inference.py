@@ -24,12 +24,13 @@ is normal around 0 at the true :math:`\theta`, with slope :math:`H = n\,\mathrm{
 z z^\top]` and covariance :math:`S = n\,\mathrm{E}\,[l^2 p (1 - p) z z^\top] + \bar s^2 I`. What
 clipping does to the coefficients is thereby undone. Poisson batches of rate q add
 :math:`(1/q - 1)/T` times the mean of the squared gradients (for batches of a fixed size that is a
-little too much). The posterior precision is :math:`H S^{-1} H` and that of the prior, whose Cauchy
-tails enter as the normal prior of the expected precision.
+little too much). The posterior precision is :math:`H S^{-1} H` and that of the prior; a Cauchy
+prior is normal with a random precision, which is drawn given a draw of the coefficients.
 
 The expectations are over a synthetic design: normal rows with the released moments. The noise of
 that release is known, too. It is drawn again, the equation solved again, and the solutions are
-pooled: a `NormalMixture`.
+pooled: a `NormalMixture`. Of a column whose variance does not stand out from that noise little is
+known, and its prior decides (`ScoreEquation.hidden`).
 
 **Privacy.** The arguments are the public plan, the released moments and the noisy gradients
 with the states that follow from them. No record enters, so all of it is post-processing; the
@@ -45,24 +46,27 @@ import numpy as np
 from scipy.special import expit, ndtri
 from scipy.stats import qmc
 
+from skdpbayes import randomness
 from skdpbayes.estimators.chain.coordinates import Coordinates
 from skdpbayes.estimators.chain.potential import CoefficientPrior
 from skdpbayes.estimators.chain.run import Score
-from skdpbayes.estimators.linear.normal import NormalMixture
+from skdpbayes.estimators.linear.normal import MEASURED_FROM, NormalMixture
 
 __all__ = ["MOST_COLUMNS", "ScoreEquation"]
 
 # A design has this many points, and at least as many for every column; half are reflections.
-POINTS, POINTS_PER_COLUMN = 2048, 32
+POINTS, POINTS_PER_COLUMN = 1024, 32
 # With more columns a design of so many points takes too long.
 MOST_COLUMNS = 200
 # Covariances that are drawn from the noise of the released one.
-DESIGNS = 32
+DESIGNS = 64
 # A drawn covariance keeps at least this share of the variance that directions have on average.
 LEAST_SHARE = 0.15
 # Newton steps longer than this (in coordinates in which rows have length 1) are shortened.
 LONGEST_STEP = 3.0
 MOST_ITERATIONS = 60
+# Of a step: deviations are hardly ever below a hundred times that.
+TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,18 +81,31 @@ class ScoreEquation:
     sampling_rate: float
     clip_norm: float
 
+    @property
+    def hidden(self) -> np.ndarray:
+        """Columns whose released variance does not stand out from its noise."""
+        moments = self.coordinates.moments
+        assert moments is not None
+        return np.asarray(moments.variances < MEASURED_FROM * moments.covariance_noise)
+
     def posterior(self) -> NormalMixture:
         """Coefficients of x and, last, the intercept; without one it is 0."""
         # public: nothing secret is made from this seed
-        generator = np.random.default_rng(0)
+        generator = randomness.make_generator(0)
         points = _normal_points(self.coordinates.center.shape[0])
+        lift = self._lift()
         theta = self.score.weights @ self.score.states
+        drawn = theta @ lift
         means, roots = [], []
         for _ in range(DESIGNS):
-            theta, covariance = self._solve(self._design(points, generator), theta)
-            mean, root = self._lifted(theta, covariance)
-            means.append(mean)
-            roots.append(root)
+            # a Cauchy prior is a normal one whose precision is exponential given the coefficient
+            belief = self._precision() / (1.0 + np.square(drawn / self._tails()))
+            if math.isfinite(self.prior.scale):
+                belief = belief * generator.exponential(size=belief.shape)
+            theta, covariance = self._solve(self._design(points, generator), theta, belief)
+            means.append(theta @ lift)
+            roots.append(lift.T @ np.linalg.cholesky(covariance))
+            drawn = means[-1] + roots[-1] @ generator.standard_normal(theta.shape[0])
         return NormalMixture(np.array(means), np.array(roots))
 
     def _design(self, points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -105,35 +122,37 @@ class ScoreEquation:
             return rows
         return np.column_stack([rows, np.full(rows.shape[0], coordinates.constant)])
 
-    def _solve(self, rows: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and covariance of the posterior given the design, by Gauss-Newton steps."""
+    def _solve(
+        self, rows: np.ndarray, theta: np.ndarray, belief: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and covariance given the design and the prior precisions, by Gauss-Newton."""
         score = self.score
         each = self.n_samples / rows.shape[0]
         residuals = self._residuals(rows)
         push, pull = (r @ score.weights for r in residuals)
-        squares = [np.square(r) @ score.weights for r in residuals]
         lever = push + pull
-        of_batches = (1.0 / self.sampling_rate - 1.0) * score.batch_share
+        # of a batch: the mean squares for either label, times what sampling adds of them
+        squares = np.zeros((2, rows.shape[0]))
+        if self.sampling_rate < 1.0:
+            of_batches = (1.0 / self.sampling_rate - 1.0) * score.batch_share
+            squares = np.array([of_batches * (np.square(r) @ score.weights) for r in residuals])
         lift = self._lift()
-        covariance = np.zeros((theta.shape[0], theta.shape[0]))
         for _ in range(MOST_ITERATIONS):
             p = expit(rows @ theta)
             told = lever * p * (1.0 - p)
-            spread = lever * told + of_batches * ((1.0 - p) * squares[0] + p * squares[1])
+            spread = lever * told + (1.0 - p) * squares[0] + p * squares[1]
             slope = each * (rows * told[:, None]).T @ rows
             noise = each * (rows * spread[:, None]).T @ rows
             noise[np.diag_indices_from(noise)] += score.noise_variance
             gap = score.gradient - each * (push - p * lever) @ rows
             coefficients = theta @ lift
-            square = np.square(coefficients) + np.einsum("ij,ik,kj->j", lift, covariance, lift)
-            belief = self._precision() / (1.0 + square / np.square(self._tails()))
             ratio = np.linalg.solve(noise, np.column_stack([slope, gap]))
             precision = slope.T @ ratio[:, :-1] + (lift * belief) @ lift.T
             covariance = np.linalg.inv(0.5 * (precision + precision.T))
             step = covariance @ (slope.T @ ratio[:, -1] + lift @ (belief * coefficients))
             length = float(np.linalg.norm(step))
             theta = theta - step * min(1.0, LONGEST_STEP / max(length, 1e-300))
-            if length < 1e-6:
+            if length < TOLERANCE:
                 break
         return theta, covariance
 
@@ -157,15 +176,11 @@ class ScoreEquation:
         d = self.coordinates.center.shape[0]
         return np.append(np.full(d, self.prior.scale), self.prior.intercept_scale)
 
-    def _lifted(self, theta: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        lift = self._lift()
-        return theta @ lift, lift.T @ np.linalg.cholesky(covariance)
-
 
 def _normal_points(d: int) -> np.ndarray:
     """Symmetric points with the mean and the covariance of a standard normal distribution."""
     half = 1 << math.ceil(math.log2(max(POINTS, POINTS_PER_COLUMN * d) / 2))
-    uniform = qmc.Sobol(d, seed=np.random.default_rng(0)).random(half)
+    uniform = qmc.Sobol(d, seed=randomness.make_generator(0)).random(half)
     points = ndtri(np.clip(uniform, 1e-9, 1.0 - 1e-9))
     root = np.linalg.cholesky(points.T @ points / half)
     points = np.linalg.solve(root, points.T).T
