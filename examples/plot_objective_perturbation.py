@@ -60,7 +60,7 @@ METHODS = {
     "objective, replace_one": {"adjacency": "replace_one"},
     "objective, replace_one, margin 3": {"margin": 3.0, "inference_budget": 0.0},
     "objective, replace_one, pure": {"delta": 0.0},
-    "output, replace_one": {"method": "output"},
+    "output, replace_one": {"mechanism": "output"},
 }
 
 

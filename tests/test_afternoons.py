@@ -27,6 +27,7 @@ from skdpbayes import (
     OPSLogisticRegression,
     PrivacyLedger,
     PrivacyWarning,
+    PrivateBayesianRidge,
     private_preprocessor,
 )
 from skdpbayes.exceptions import BudgetExceededError
@@ -145,6 +146,16 @@ def test_weights_are_refused_with_what_to_do_instead(make, tmp_path):
     for weight in ("balanced", {"no": 1.0, "yes": 2.0}):
         with pytest.raises(TypeError, match=r"which are private, .* threshold on predict_proba"):
             make(class_weight=weight)
+
+
+def test_weights_of_a_regression_are_refused_and_units_are_warned_of():
+    X, _ = bank()
+    model = PrivateBayesianRidge(target_bounds=(0, 1))
+    with pytest.raises(TypeError, match=r"'sample_weight': the noise is made for"):
+        model.fit(X, X["age"], sample_weight=np.ones(N))
+    assert not has_fit_parameter(model, "sample_weight")
+    (message,) = warned_of_units(model, X, X["age"] / 100)
+    assert message.startswith("3 columns")
 
 
 @each_classifier

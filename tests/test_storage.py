@@ -22,6 +22,8 @@ from skdpbayes import (
     ObjPertLogisticRegression,
     OPSLogisticRegression,
     PrivacyLedger,
+    PrivateBayesianRidge,
+    PrivateBoundsScaler,
     PrivateHMM,
     RowNormClipper,
     load_json,
@@ -53,6 +55,8 @@ def assert_same(loaded, fitted):
         assert list(loaded) == list(fitted)
         for key in fitted:
             assert_same(loaded[key], fitted[key])
+    elif hasattr(fitted, "get_params"):
+        assert_same(loaded.__getstate__(), fitted.__getstate__())
     elif type(fitted).__module__.startswith("skdpbayes"):
         for name in type(fitted).__dataclass_fields__:
             assert_same(getattr(loaded, name), getattr(fitted, name))
@@ -171,8 +175,10 @@ def test_seed_ledger_and_diagnostics_are_not_in_the_file(tmp_path):
     assert loaded._posterior.diagnostics is None
     assert model._posterior.diagnostics is not None
     naive = LaplaceNaiveBayes(random_state=918273645).fit(X, y)
-    assert "918273645" not in naive.to_json()
-    assert not hasattr(load_json(naive.to_json()), "_seeds")
+    ridge = PrivateBayesianRidge(target_bounds=(-1, 1), random_state=918273645).fit(X, X[:, 0])
+    for seeded in (naive, ridge):
+        assert "918273645" not in seeded.to_json()
+        assert not hasattr(load_json(seeded.to_json()), "_seeds")
 
 
 def test_the_file_states_claim_and_versions():
@@ -206,6 +212,21 @@ def test_pipelines_of_our_transformers_are_kept(tmp_path):
     loaded = load_json(to_json(fitted))
     assert_same(loaded.predict_proba(X), fitted.predict_proba(X))
     assert isinstance(loaded[0].transform(X), pd.DataFrame)
+
+
+def test_steps_with_claims_of_their_own_keep_them_and_the_head_states_the_whole():
+    X, y = linear_data()
+    scaler = PrivateBoundsScaler(epsilon=50.0, random_state=0)
+    fitted = make_pipeline(scaler, ObjPertLogisticRegression(random_state=0)).fit(X, y)
+    text = to_json(fitted)
+    loaded = load_json(text)
+    assert [step.privacy_ for _, step in loaded.steps] == [s.privacy_ for _, s in fitted.steps]
+    assert_same(loaded.predict_proba(X), fitted.predict_proba(X))
+    whole = skdpbayes.privacy_of(fitted)
+    assert skdpbayes.privacy_of(loaded) == whole
+    assert json.loads(text)["claim"] == json.loads(whole.to_json())
+    alone = load_json(fitted[0].to_json())
+    assert_same(alone.transform(X), fitted[0].transform(X))
 
 
 def test_what_is_not_ours_is_not_written():
@@ -280,6 +301,8 @@ def array(values):
         (lambda c, s: s["fitted"].pop("_posterior"), "_posterior"),
         (lambda c, s: c["claim"]["event"].update(kind="foreign"), "unknown privacy event"),
         (lambda c, s: c["claim"].pop("conditions"), "privacy guarantee"),
+        (lambda c, s: s["claim"].pop("event"), "privacy guarantee"),
+        (lambda c, s: s.update(claim=None), "privacy guarantee"),
         (lambda c, s: c.update(steps=[]), "not a model"),
     ],
 )
@@ -315,7 +338,7 @@ def test_every_class_of_the_registry_exists_and_has_a_name_of_its_own():
     for registry in (storage.ESTIMATORS, storage.TRANSFORMERS, storage.CLASSES):
         found = [storage._class_named(name, registry) for name in registry]
         assert len(set(found)) == len(found)
-    assert set(storage.ESTIMATORS) == {case.name for case in CASES}
+    assert set(storage.ESTIMATORS) == {case.name for case in CASES} | {"PrivateBoundsScaler"}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,13 @@ from skdpbayes._validation import (
     validate_data,
 )
 from skdpbayes.fitting.bounds import Bound
-from skdpbayes.fitting.estimator import NOT_PRIVATE, FitPlan, PrivateEstimator, noise_is_small
+from skdpbayes.fitting.estimator import (
+    NOT_PRIVATE,
+    FitPlan,
+    PrivateEstimator,
+    noise_is_small,
+    refuse_arguments,
+)
 from skdpbayes.fitting.records import Public, Records
 
 __all__ = ["PrivateRegressor", "TargetScale"]
@@ -86,7 +92,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         "order": "C",
     }
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
         """Fit the model and spend the budget.
 
         Parameters
@@ -95,12 +101,15 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
             Training rows.
         y : array-like of shape (n_samples,)
             Targets; those outside ``target_bounds`` are clipped to them.
+        **unknown
+            Refused; for ``sample_weight`` the error says what to do instead.
 
         Returns
         -------
         self
             The fitted estimator.
         """
+        refuse_arguments(self, unknown)
         return self._fit(X, y)
 
     def plan(self, n_samples: int, n_features: int) -> FitPlan:

@@ -43,39 +43,59 @@ ESTIMATORS = {
     "OPSLinearSVC": "estimators.ops.svc",
     "OPSLogisticRegression": "estimators.ops.logistic",
     "ObjPertLogisticRegression": "estimators.objective.estimator",
+    "PrivateBayesianRidge": "estimators.ridge.estimator",
+    "PrivateBoundsScaler": "preprocessing.private_bounds",
     "PrivateHMM": "estimators.hmm.estimator",
 }
 TRANSFORMERS = {
     "BoundsScaler": "preprocessing.public",
+    "PrivateBoundsScaler": "preprocessing.private_bounds",
     "PrivatePreprocessor": "preprocessing.public",
     "RowNormClipper": "preprocessing.public",
     "ScatteringTransformer": "preprocessing.scattering",
 }
 CLASSES = {
     "Bound": "fitting.bounds",
+    "CenteredMoments": "estimators.ridge.posterior",
     "ChainPosterior": "estimators.chain.classifier",
+    "CoefficientPrior": "estimators.chain.potential",
+    "Coordinates": "estimators.chain.coordinates",
     "CountsPlan": "estimators.hmm.plan",
     "DensityPlan": "estimators.ops.plan",
     "GibbsPlan": "estimators.hmm.plan",
     "Grid": "estimators.hmm.grid",
+    "HingeLoss": "models.losses",
     "LangevinPlan": "estimators.ops.plan",
     "LaplacePosterior": "estimators.ops.posterior",
     "Layout": "estimators.hmm.grid",
+    "Learned": "preprocessing.private_bounds",
     "LinearPosterior": "estimators.linear.posterior",
+    "LogisticLoss": "models.losses",
     "ModePlan": "estimators.ops.plan",
+    "Moments": "estimators.chain.coordinates",
     "NaiveBayesLayout": "models.naive_bayes",
     "NetworkPosterior": "estimators.network.posterior",
     "Noise": "privacy.budget",
+    "NoisyRegression": "estimators.ridge.posterior",
+    "NormalMixture": "estimators.linear.normal",
     "ObjectivePlan": "estimators.objective.plan",
     "ObjectivePosterior": "estimators.objective.estimator",
+    "OrdinaryRegression": "estimators.ridge.posterior",
+    "Parameters": "estimators.ridge.posterior",
     "Prior": "estimators.hmm.chain",
     "Reading": "estimators.naive_bayes.posterior",
     "Release": "estimators.naive_bayes.posterior",
+    "RidgePosterior": "estimators.ridge.posterior",
     "SamplePosterior": "estimators.ops.posterior",
     "Schedule": "estimators.hmm.chain",
+    "Score": "estimators.chain.run",
+    "ScoreEquation": "estimators.chain.inference",
     "ScoreTables": "estimators.naive_bayes.posterior",
+    "SmoothHingeLoss": "models.losses",
+    "SoftmaxLoss": "models.losses",
     "StatesPosterior": "estimators.hmm.posterior",
     "TablesPosterior": "estimators.naive_bayes.posterior",
+    "TargetScale": "estimators._regressor",
     "_Category": "preprocessing.public",
     "_Number": "preprocessing.public",
     "objective.Problem": "estimators.objective.plan",
@@ -114,18 +134,22 @@ def to_json(model: Any, path: Any = None) -> str:
     check_is_fitted(model)
     steps = model.steps if isinstance(model, Pipeline) else [(None, model)]
     final = steps[-1][1]
+    from skdpbayes.reporting import privacy_of  # its pages use this module
+
     if _name_of(final, ESTIMATORS) is None:
         raise TypeError(
             f"{type(final).__name__} cannot be written: a file holds an estimator of skdpbayes, "
             f"or a Pipeline that ends in one. Estimators are {', '.join(ESTIMATORS)}."
         )
+    described = [{"name": name, **_step_as_json(step, name)} for name, step in steps]
+    whole = privacy_of(model)
     content: dict[str, Any] = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "claim_in_words": str(final.privacy_),
-        "claim": json.loads(final.privacy_.to_json()),
+        "claim_in_words": str(whole),
+        "claim": json.loads(whole.to_json()),
         "versions": versions(),
-        "steps": [_step_as_json(name, step) for name, step in steps],
+        "steps": described,
     }
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     if path is not None:
@@ -201,7 +225,7 @@ def versions() -> dict[str, str]:
     return known
 
 
-def _step_as_json(name: str | None, step: Any) -> dict[str, Any]:
+def _step_as_json(step: Any, name: str | None = None) -> dict[str, Any]:
     kind = _name_of(step, ESTIMATORS) or _name_of(step, TRANSFORMERS)
     if kind is None:
         raise TypeError(
@@ -212,13 +236,14 @@ def _step_as_json(name: str | None, step: Any) -> dict[str, Any]:
     state = step.__getstate__()
     parameters = step.get_params(deep=False)
     fitted = {key: value for key, value in state.items() if key not in parameters}
-    for key in ("privacy_", "_metadata_request", "diagnostics_"):
-        fitted.pop(key, None)  # the claim is at the head of the file; diagnostics are not released
+    claim = fitted.pop("privacy_", None)
+    for key in ("_metadata_request", "diagnostics_"):
+        fitted.pop(key, None)  # settings of scikit-learn; what is not released
     if getattr(fitted.get("_posterior"), "diagnostics", None) is not None:
         fitted["_posterior"] = dataclasses.replace(fitted["_posterior"], diagnostics=None)
     return {
-        "name": name,
         "class": kind,
+        "claim": None if claim is None else json.loads(claim.to_json()),
         "parameters": {
             key: _encoded(value, f"{kind}({key}=...)")
             for key, value in parameters.items()
@@ -229,21 +254,23 @@ def _step_as_json(name: str | None, step: Any) -> dict[str, Any]:
 
 
 def _model_from(content: dict[str, Any]) -> Any:
-    claim = PrivacyGuarantee.from_json(json.dumps(content["claim"]))
-    steps = []
-    for described in content["steps"]:
-        last = described is content["steps"][-1]
-        known = ESTIMATORS if last else TRANSFORMERS
-        step = _class_named(described["class"], known)(**_parameters_from(described))
-        for name, value in described["fitted"].items():
-            if not (name.endswith("_") or name in PRIVATE_STATE) or hasattr(step, name):
-                raise ValueError(f"{name!r} is no fitted attribute of {described['class']}")
-            vars(step)[name] = _decoded(value)
-        steps.append((described["name"], step))
-    name, model = steps[-1]
-    model.privacy_ = claim
-    _check_parts_fit(model)
-    return model if name is None and len(steps) == 1 else Pipeline(steps)
+    PrivacyGuarantee.from_json(json.dumps(content["claim"]))  # of the whole; steps have their own
+    described = content["steps"]
+    steps = [(step["name"], _step_from(step, TRANSFORMERS)) for step in described[:-1]]
+    name, model = described[-1]["name"], _step_from(described[-1], ESTIMATORS)
+    return model if name is None and not steps else Pipeline([*steps, (name, model)])
+
+
+def _step_from(described: dict[str, Any], known: Mapping[str, str]) -> Any:
+    step = _class_named(described["class"], known)(**_parameters_from(described))
+    for name, value in described["fitted"].items():
+        if not (name.endswith("_") or name in PRIVATE_STATE) or hasattr(step, name):
+            raise ValueError(f"{name!r} is no fitted attribute of {described['class']}")
+        vars(step)[name] = _decoded(value)
+    if described["class"] in ESTIMATORS:
+        step.privacy_ = PrivacyGuarantee.from_json(json.dumps(described["claim"]))
+        _check_parts_fit(step)
+    return step
 
 
 def _parameters_from(described: dict[str, Any]) -> dict[str, Any]:
@@ -286,6 +313,11 @@ def _name_of(value: Any, known: Mapping[str, str]) -> str | None:
     return None
 
 
+def _field_names(cls: Any) -> list[str]:
+    """Fields that a class is made from; others follow from them."""
+    return [field.name for field in dataclasses.fields(cls) if field.init]
+
+
 def _encoded(value: Any, where: str) -> Any:
     """Turn a value into JSON that ``_decoded`` turns back into an equal one of the same type."""
     if value is None or type(value) in (bool, int, str):
@@ -305,6 +337,8 @@ def _encoded(value: Any, where: str) -> Any:
         return {"array": _array_as_json(value, where)}
     if isinstance(value, PrivacyEvent) and type(value).__module__.startswith("skdpbayes."):
         return {"event": value.to_dict()}
+    if _name_of(value, TRANSFORMERS) is not None:
+        return {"step": _step_as_json(value)}
     name = _name_of(value, CLASSES)
     if name is None:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
@@ -312,7 +346,7 @@ def _encoded(value: Any, where: str) -> Any:
             f"{where} holds a {kind}, which cannot be written as JSON; pass plain numbers, text, "
             "lists, dicts or NumPy arrays."
         )
-    fields = [field.name for field in dataclasses.fields(value)]
+    fields = _field_names(type(value))
     described = {field: _encoded(getattr(value, field), f"{where}.{field}") for field in fields}
     return {"class": name, "fields": described}
 
@@ -325,10 +359,10 @@ def _decoded(value: Any) -> Any:
         return [_decoded(item) for item in value]
     if set(value) == {"class", "fields"}:
         cls = _class_named(value["class"], CLASSES)
-        names = {field.name for field in dataclasses.fields(cls)}
-        if set(value["fields"]) != names:
+        names = _field_names(cls)
+        if set(value["fields"]) != set(names):
             raise ValueError(
-                f"{value['class']} has the fields {sorted(names)} in this version of skdpbayes "
+                f"{value['class']} has the fields {names} in this version of skdpbayes "
                 f"({skdpbayes.__version__}), and others in the file"
             )
         return cls(**{name: _decoded(item) for name, item in value["fields"].items()})
@@ -347,6 +381,8 @@ def _decoded(value: Any) -> Any:
         return _array_from(content)
     if kind == "scalar":
         return _array_from(content)[()]
+    if kind == "step":
+        return _step_from(content, TRANSFORMERS)
     if kind == "event":
         event = event_from_dict(content)
         if not type(event).__module__.startswith("skdpbayes."):

@@ -12,10 +12,12 @@ import pytest
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
+from skdpbayes import models
 from skdpbayes.fitting.records import Block
 from skdpbayes.models.exact_sums import (
     Grid,
     clipped_gradient,
+    cut_rows,
     derivatives,
     moments,
     read_derivatives,
@@ -527,3 +529,68 @@ def test_keys_tell_rows_apart_whatever_their_order_and_storage():
     assert np.unique(keys).size > 0.95 * distinct  # two of them may share one of 65,536 keys
     chosen = np.unique(keys) % 16 == 0
     assert abs(chosen.mean() - 1.0 / 16.0) < 5.0 * math.sqrt(1.0 / 16.0 / distinct)
+
+
+@pytest.mark.parametrize("grid", [Grid(300, NORM), None], ids=["exact", "plain"])
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_points_are_evaluated_as_if_alone(loss, grid):
+    """Even next to one that is very far away, whose losses are large."""
+    block = table(loss, 300, 6)
+    thetas = np.random.default_rng(0).standard_normal((5, loss.n_outputs, 7))
+    thetas[3] *= 1e6
+    how = (loss, (0, 1), 0.8, grid)
+    together = read_derivatives(derivatives(block, thetas, *how), thetas, *how)
+    for point, (theta, value, slope) in enumerate(zip(thetas, *together[:2], strict=True)):
+        alone = read_derivatives(derivatives(block, theta, *how), theta, *how)
+        if grid is not None:
+            assert alone[0] == value
+            assert np.array_equal(alone[1], slope), point
+        else:
+            assert math.isclose(alone[0], value, rel_tol=1e-12)
+            np.testing.assert_allclose(alone[1], slope, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("norm", [NORM, 1e-3, 1e40, 1e-60])
+def test_rows_that_were_cut_before_give_the_same_bits(form, norm):
+    loss, grid = LogisticLoss(), Grid(300, norm)
+    block = table(loss, 300, 6)
+    X = form(block.X * (norm / NORM))
+    short = cut_rows(X, grid)
+    assert short.dtype == (np.float32 if 1e-20 < norm < 1e20 else np.float64)
+    theta = np.random.default_rng(0).standard_normal((1, 7)) / norm
+    first, second = (block._replace(X=rows) for rows in (X, short))
+    how = (theta, loss, (0, 1, 2), 0.8 * norm, grid)
+    assert np.array_equal(derivatives(first, *how), derivatives(second, *how))
+    assert np.array_equal(moments(first, grid), moments(second, grid))
+    assert cut_rows(X, None) is X
+
+
+@pytest.mark.parametrize("grid", [Grid(300, NORM), None], ids=["exact", "plain"])
+def test_softmax_of_two_classes_is_logistic_of_the_difference(grid):
+    block = table(LogisticLoss(), 300, 6)
+    theta = np.random.default_rng(0).standard_normal((1, 7))
+    pair = np.vstack([-0.5 * theta, 0.5 * theta])
+    found = []
+    for loss, point in ((LogisticLoss(), theta), (SoftmaxLoss(2), pair)):
+        how = (point, loss, (0, 1, 2), 0.8, grid)
+        found.append(read_derivatives(derivatives(block, *how), *how))
+    (value, slope, curvature), (other, slopes, curvatures) = found
+    assert math.isclose(value, other, rel_tol=1e-12)
+    np.testing.assert_allclose(slopes, [-slope[0], slope[0]], rtol=1e-9, atol=1e-9)
+    # second derivatives are cut to b bits
+    loose = {"rtol": 1e-10, "atol": 1e-10} if grid is None else {"rtol": 1e-3, "atol": 1e-3}
+    np.testing.assert_allclose(curvatures[:7, :7], curvature, **loose)
+    np.testing.assert_allclose(curvatures[:7, 7:], -curvature, **loose)
+
+
+@pytest.mark.parametrize("loss", [LogisticLoss(), SoftmaxLoss(3)], ids=repr)
+def test_the_functions_by_name_are_the_plain_sums(loss):
+    block = table(loss, 300, 6)
+    theta = np.random.default_rng(0).standard_normal((loss.n_outputs, 7))
+    by_name = models.logistic_gradient if loss.n_outputs == 1 else models.softmax_gradient
+    how = (theta, loss, (0, 1), 0.8, None)
+    value, slope, _ = read_derivatives(derivatives(block, *how), *how)
+    found = by_name(theta, block.X, block.target, 0.8)
+    assert found[0] == value
+    assert np.array_equal(found[1], slope)

@@ -50,10 +50,10 @@ class OPSLogisticRegression(OnePosteriorSample):
     that states of one Hamiltonian chain ten transitions apart are independent).
     `skdpbayes.papers.approximation_delta` prices a known distance from it.
 
-    Arithmetic: the rounding of gradients is in the sensitivity and that of the potential in the
-    price on a ball (``"rejection"`` without a ball is exact up to it), gradients are computed in
-    double precision whatever the type of X (single precision would need a sensitivity many times
-    larger), and draws are snapped to a public grid. Run time may depend on the data, most of all
+    Arithmetic: rows are read to 20 bits of ``data_norm`` and sums over records are exact, whatever
+    their blocks, storage or threads. What cuts and roundings amount to is in the sensitivity of
+    gradients and, for the potential, in the price on a ball (``"rejection"`` without a ball is
+    exact up to it), and draws are snapped to a public grid. Run time may depend on the data, most of all
     for ``"rejection"``, whose number of tries does: do not let an adversary time it. With an int
     ``random_state`` the guarantee needs the seed to stay secret and to serve one fit only. Every
     refit is a new release, and cross-validation pays once per fold.

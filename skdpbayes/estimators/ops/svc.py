@@ -149,6 +149,8 @@ class OPSLinearSVC(OnePosteriorSample):
     (2,)
     """
 
+    _likelihood = False
+
     def __init__(
         self,
         epsilon: float = 1.0,

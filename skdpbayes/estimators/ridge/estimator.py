@@ -26,6 +26,7 @@ from skdpbayes.estimators.ridge.posterior import (
     learned_from,
 )
 from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.estimator import refuse_arguments
 from skdpbayes.fitting.merging import check_seeds, merged_seeds, parallel_claim, seeds_of
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.privacy.budget import Budget
@@ -175,7 +176,7 @@ class PrivateBayesianRidge(PrivateRegressor):
         self.random_state = random_state
         self.ledger = ledger
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
         """Release the noisy moments of the records and learn from them.
 
         Parameters
@@ -184,13 +185,16 @@ class PrivateBayesianRidge(PrivateRegressor):
             Training rows.
         y : array-like of shape (n_samples,)
             Targets; those outside ``target_bounds`` are clipped to them.
+        **unknown
+            Refused; for ``sample_weight`` the error says what to do instead.
 
         Returns
         -------
         self
             The fitted estimator.
         """
-        super().fit(X, y)
+        refuse_arguments(self, unknown)
+        self._fit(X, y)
         self._seeds = seeds_of(self.random_state)
         return self
 
