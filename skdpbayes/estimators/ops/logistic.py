@@ -52,9 +52,9 @@ class OPSLogisticRegression(OnePosteriorSample):
 
     Arithmetic: rows are read to 20 bits of ``data_norm`` and sums over records are exact, whatever
     their blocks, storage or threads. What cuts and roundings amount to is in the sensitivity of
-    gradients and, for the potential, in the price on a ball (``"rejection"`` without a ball is exact
-    up to it), and draws are snapped to a public grid. Run time may depend on the data, most of all
-    for ``"rejection"``, whose number of tries does: do not let an adversary time it. With an int
+    gradients and, for the potential, in the price on a ball (``"rejection"`` without a ball is
+    exact up to it). Draws are snapped to a public grid. Run time may depend on the data,
+    most of all for ``"rejection"``: do not let an adversary time it. With an int
     ``random_state`` the guarantee needs the seed to stay secret and to serve one fit only. Every
     refit is a new release, and cross-validation pays once per fold.
 
