@@ -213,7 +213,6 @@ CASES: list[Case] = [
                 "_posterior.inference.coordinates.center",
                 "_posterior.inference.coordinates.moments.covariance",
                 "_posterior.inference.coordinates.moments.mean",
-                "_posterior.inference.coordinates.moments.variances",
                 "_posterior.inference.coordinates.transform",
                 "_posterior.inference.score.batch_share",
                 "_posterior.inference.score.gradient",
