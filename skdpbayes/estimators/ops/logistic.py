@@ -53,12 +53,10 @@ class OPSLogisticRegression(OnePosteriorSample):
     Arithmetic: rows are read to 20 bits of ``data_norm`` and sums over records are exact, whatever
     their blocks, storage or threads. What cuts and roundings amount to is in the sensitivity of
     gradients and, for the potential, in the price on a ball (``"rejection"`` without a ball is
-    <<<<<<< HEAD exact up to it), and draws are snapped to a public grid. Run time may depend on the
-    data, most of all for ``"rejection"``, whose number of tries does: do not let an adversary time
-    it. With an int ======= exact up to it). Draws are snapped to a public grid. Run time may depend
-    on the data, most of all for ``"rejection"``: do not let an adversary time it. With an int
-    >>>>>>> sums ``random_state`` the guarantee needs the seed to stay secret and to serve one fit
-    only. Every refit is a new release, and cross-validation pays once per fold.
+    exact up to it). Draws are snapped to a public grid. Run time may depend on the data,
+    most of all for ``"rejection"``: do not let an adversary time it. With an int
+    ``random_state`` the guarantee needs the seed to stay secret and to serve one fit only. Every
+    refit is a new release, and cross-validation pays once per fold.
 
     **Without privacy** (``epsilon=np.inf``) this is the ordinary model on the rows as they are:
     ``coef_`` is the mode at :math:`\beta = 1`, that is, ``LogisticRegression(C_)``, on the whole
