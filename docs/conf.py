@@ -35,7 +35,6 @@ html_static_path = ["_static"]
 html_css_files = ["guide.css"]
 html_show_sourcelink = False
 exclude_patterns = [
-    "changes",
     "_build",
     "_ext",
     "sg_execution_times.rst",
@@ -85,7 +84,14 @@ def shorten_types(app, what, name, obj, options, signature, returns):
     return signature, returns
 
 
+def unlink_foreign_labels(app, what, name, obj, options, lines):
+    """Write scikit-learn's links to its own pages as plain words: the site builds offline."""
+    if (getattr(obj, "__module__", None) or "").startswith("sklearn."):
+        lines[:] = [re.sub(r":ref:`([^`<]+?)\s*(<[^`]*>)?`", r"\1", line) for line in lines]
+
+
 def setup(app):
-    """Register the two filters above."""
+    """Register the three filters above."""
     app.connect("autodoc-skip-member", skip_what_is_told_elsewhere)
     app.connect("autodoc-process-signature", shorten_types)
+    app.connect("autodoc-process-docstring", unlink_foreign_labels)

@@ -49,6 +49,18 @@ def test_rooms_import_nothing_of_each_other(room):
             assert head in allowed, f"{path.name} of {room} imports {name}"
 
 
+def test_adjacency_is_compared_in_privacy_only():
+    """Elsewhere it is passed on; `papers` also knows what another accountant calls it."""
+    words = {"replace_one", "zero_out"}
+    for path in _files():
+        if _room(path) in ("privacy", "papers"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Compare):
+                named = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant)}
+                assert not words & named, f"{path}:{node.lineno}"
+
+
 def test_privacy_sees_no_learning_library():
     for path in (PACKAGE / "privacy").rglob("*.py"):
         assert not any(name.split(".")[0] == "sklearn" for name in _imports(path)), path

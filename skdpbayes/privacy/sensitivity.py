@@ -12,7 +12,7 @@ import math
 from skdpbayes.privacy._numeric import check_count
 from skdpbayes.privacy.guarantee import check_adjacency
 
-__all__ = ["count_moves", "moment_moves", "moved"]
+__all__ = ["count_moves", "moment_moves", "moved", "row_moment_moves"]
 
 
 def moved(adjacency: str) -> int:
@@ -58,6 +58,32 @@ def count_moves(n_tables: int, adjacency: str) -> tuple[float, float]:
     """
     cells = check_count("n_tables", n_tables) * moved(adjacency)
     return float(cells), math.sqrt(cells)
+
+
+def row_moment_moves(of_x: float, adjacency: str) -> float:
+    r"""Return the L2 sensitivity of :math:`(a \sum x, \sum x x^\top)` for rows :math:`|x| \le 1`.
+
+    One row has the squared length :math:`a^2 |x|^2 + |x|^4 \le 1 + a^2`. Two rows of length 1 with
+    the inner product t have the squared distance :math:`2 + 2a^2 - 2(a^2 t + t^2)`, largest at
+    :math:`t = -a^2/2`; shorter rows are closer.
+
+    Parameters
+    ----------
+    of_x : float
+        The weight a of the sum of the rows, at most :math:`\sqrt2`.
+    adjacency : {"replace_one", "zero_out"}
+        What neighbors are.
+
+    Examples
+    --------
+    >>> from skdpbayes.privacy.sensitivity import row_moment_moves
+    >>> row_moment_moves(0.5, "zero_out"), round(row_moment_moves(0.5, "replace_one"), 6)
+    (1.118033988749895, 1.59099)
+    """
+    square = of_x**2
+    if moved(adjacency) == 1:
+        return math.sqrt(1.0 + square)
+    return math.sqrt(2.0 + 2.0 * square + square**2 / 2.0)
 
 
 def moment_moves(

@@ -24,6 +24,7 @@ from scipy.special import expit, softmax
 
 from skdpbayes import models, randomness
 from skdpbayes.privacy import Adjacency
+from skdpbayes.privacy.sensitivity import row_moment_moves
 
 __all__ = [
     "Coordinates",
@@ -146,10 +147,7 @@ class Coordinates:
 
 def moment_sensitivity(adjacency: Adjacency) -> float:
     """Sensitivity of the moments of unit rows, the mean weighted with `MEAN_WEIGHT`."""
-    square = MEAN_WEIGHT**2
-    if adjacency == "zero_out":
-        return math.sqrt(1.0 + square)
-    return math.sqrt(2.0 + 2.0 * square + square**2 / 2.0)
+    return row_moment_moves(MEAN_WEIGHT, adjacency)
 
 
 def plain_dimension(n_columns: int) -> float:
