@@ -29,7 +29,7 @@ from skdpbayes.papers.sgmcmc_published import wang2015_noise_multiplier, wang201
 from skdpbayes.privacy import SubsampledGaussian, repeat
 from skdpbayes.privacy.budget import Noise
 from skdpbayes.privacy.events import PrivacyEvent
-from skdpbayes.sampling.gradients import _Gradients, clipped_integers
+from skdpbayes.sampling.gradients import Gradients, clipped_integers
 from skdpbayes.sampling.records import ALONE, PosteriorDraws, as_arrays, count_records, pick
 
 __all__ = [
@@ -40,8 +40,8 @@ __all__ = [
     "wang2015_power",
 ]
 
-# Rounding of a covariance and of its release, relative to the noise; added to the noise.
-_ROOM = 1.0 + 1e-6
+# Sums and covariances of a few thousand rows are off by less than this share of a record's move.
+_ROUNDING = 1.0 + 1e-9
 
 
 def wang2015_power(epsilon: float, bound: float) -> float:
@@ -205,7 +205,7 @@ def wang2015_langevin(
     generator = randomness.make_generator(random_state)
     claim = budget.reserve(printed, "wang2015_langevin")
     with spent(ledger):
-        potential = _Gradients(
+        potential = Gradients(
             per_record_gradient, prior_gradient, as_arrays(data), n, position.shape, clip_norm
         )
         result = run_chain(potential, plan, dynamics, position, generator, tail=tail, n_kept=n_kept)
@@ -324,9 +324,17 @@ def wang2015_fisher_scoring(
     norm = float(np.linalg.norm(matrix, 2))
     of_covariance = 7.0 * norm**2 * own
     # distance of neighbors in units of the noise, of both releases together
-    moves = math.hypot(
-        2.0 / (batch_size * of_gradient), covariance_sensitivity(batch_size, norm) / of_covariance
-    )
+    of_mean, of_spread = 2.0 / batch_size, covariance_sensitivity(batch_size, norm)
+    moves = math.hypot(of_mean / of_gradient, of_spread / of_covariance)
+    # the same noise over sensitivities that count rounding in
+    upper = np.triu_indices(size)
+    scales = [
+        randomness.release_scale(scale / move, move * _ROUNDING, n_entries)
+        for scale, move, n_entries in (
+            (of_gradient, of_mean, size),
+            (of_covariance, of_spread, len(upper[0])),
+        )
+    ]
     rate = batch_size / n
     mechanism = SubsampledGaussian(2.0 / moves, rate, "fixed", "replace_one")
     noise = budget.noise("gaussian", of_gradient)
@@ -337,7 +345,6 @@ def wang2015_fisher_scoring(
         records, states = as_arrays(data), []
         inverse, unit = np.linalg.inv(matrix), sum_unit(n, 1.0)
         information = np.zeros((size, size))
-        upper = np.triu_indices(size)
         for t in range(1, n_steps + 1):
             rows = randomness.fixed_subset(generator, n, batch_size)
             gradients = np.asarray(per_record_gradient(position.copy(), pick(records, rows)))
@@ -345,13 +352,11 @@ def wang2015_fisher_scoring(
                 scaled = gradients.reshape(batch_size, size).astype(np.float64) @ inverse.T
             inside = clipped_integers(scaled, 1.0, unit) * unit  # in the unit ball
             mean = inside.sum(axis=0) / batch_size
-            released = randomness.release_gaussian(generator, mean, of_gradient * _ROOM)
+            released = randomness.release_gaussian(generator, mean, scales[0])
             own_gradients = inside @ matrix.T
             covariance = np.cov(own_gradients, rowvar=False).reshape(size, size)
             noisy = np.zeros((size, size))
-            noisy[upper] = randomness.release_gaussian(
-                generator, covariance[upper], of_covariance * _ROOM
-            )
+            noisy[upper] = randomness.release_gaussian(generator, covariance[upper], scales[1])
             noisy = np.triu(noisy) + np.triu(noisy, 1).T
             values, vectors = np.linalg.eigh(noisy)
             projected = (vectors * np.maximum(values, 0.0)) @ vectors.T
