@@ -521,8 +521,8 @@ def _unit_mus(
     scale = problem.n_records / (problem.n_records // n_batches)
     # Adding up point and step rounds too, in every step. Those from one visit of the record to its
     # next (of the gradients they are n_batches times one by the scale) count in its own step, which
-    # is later and thus dearer. Those after its last visit are paid at once: roots of sums of squares
-    # add up.
+    # is later and thus dearer. Those after its last visit are paid at once, in a schedule that adds
+    # its length to that of the record's own.
     adding = 8.0 * UNIT_ROUNDOFF * radius / step
     sensitivity = scale * problem.computed_sensitivity + adding * n_batches
     each = (problem.computed_sensitivity - problem.sensitivity + adding) * math.sqrt(step / 2.0)
