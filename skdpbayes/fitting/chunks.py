@@ -31,14 +31,17 @@ from skdpbayes.fitting.records import Block, Public, Records
 
 __all__ = [
     "ChunkedRecords",
+    "ChunkedValues",
     "Labels",
     "Numbers",
     "RowBlocks",
+    "Values",
     "by_chunks",
     "example_of",
     "is_chunked",
     "one_row",
     "read_chunks",
+    "read_values",
 ]
 
 # Partial sums are added this many at a time, where they are.
@@ -50,6 +53,12 @@ READ_AS = (
 SAME_CHUNKS = (
     "y must have the chunks of X, row by row. For Dask arrays: y.rechunk(X.chunks[0]); for frames, "
     "take X and y from one frame; for RowBlocks, yield blocks of equal lengths."
+)
+
+OTHER_RECORDS = (
+    "A pass gave another number of records than the {n} that were validated: every pass must read "
+    "the same table. Do not change files during a fit, and give RowBlocks a function, or a "
+    "sequence, that can be read again."
 )
 
 
@@ -71,8 +80,7 @@ class RowBlocks:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpbayes import ObjPertLogisticRegression
-    >>> from skdpbayes.fitting.chunks import RowBlocks
+    >>> from skdpbayes import ObjPertLogisticRegression, RowBlocks
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-0.5, 0.5, (3000, 3))
     >>> y = X[:, 0] > 0
@@ -94,6 +102,7 @@ class RowBlocks:
                 "once only: pass the function that makes it."
             )
         self.source = source
+        self._example: Any = None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.source() if callable(self.source) else self.source)
@@ -115,10 +124,12 @@ def is_chunked(X: Any) -> bool:
 def example_of(X: Any) -> Any:
     """Return rows that tell the types of the columns: ``X`` itself, or an empty piece of chunks."""
     if isinstance(X, RowBlocks):
-        first = next(iter(X), None)
-        if first is None:
-            raise ValueError("X has no blocks. Check what RowBlocks is given.")
-        return first[:0]
+        if X._example is None:
+            first = next(iter(X), None)
+            if first is None:
+                raise ValueError("X has no blocks. Check what RowBlocks is given.")
+            X._example = first[:0]
+        return X._example
     if not is_dask(X):
         return X
     if hasattr(X, "columns"):
@@ -239,9 +250,7 @@ class Chunks:
         blocks = _pieces(self.X)
         targets = [None] * len(blocks) if self.y is None else _pieces(self.y)
         if len(blocks) != len(targets):
-            raise ValueError(
-                f"X has {len(blocks)} chunks and y has {len(targets)}. {SAME_CHUNKS}"
-            )
+            raise ValueError(f"X has {len(blocks)} chunks and y has {len(targets)}. {SAME_CHUNKS}")
         return [run(*pair) for pair in zip(blocks, targets, strict=True)]
 
 
@@ -329,11 +338,7 @@ class ChunkedRecords:
         task = partial(_total_of, self.reader, self.bound, kernel, args)
         part = self.chunks.total(task)
         if part.n != self.public.n:
-            raise RuntimeError(
-                f"A pass gave another number of records than the {self.public.n} that were "
-                "validated: every pass must read the same table. Do not change files during a fit; "
-                "give RowBlocks a function, or a sequence, that can be read again."
-            )
+            raise RuntimeError(OTHER_RECORDS.format(n=self.public.n))
         return part.total
 
     def survey(self, look: Callable[[Any], Any]) -> list[Any]:
@@ -573,6 +578,78 @@ def _agreed(facts: list[Facts]) -> Facts:
             "Chunks of X have different columns. Give every chunk the same columns in one order."
         )
     return first
+
+
+# One number per record
+
+
+@dataclass(frozen=True)
+class Values:
+    """Validated numbers, one per record, in memory: what the models of a single number read."""
+
+    held: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """The number of records."""
+        return int(self.held.size)
+
+    def total(self, kernel: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Return a sum over records that is exact."""
+        return kernel(self.held)
+
+
+@dataclass(frozen=True)
+class ChunkedValues:
+    """The same in chunks: validated in one pass, and read again for every sum."""
+
+    chunks: Chunks
+    read: Callable[[Any], np.ndarray]
+    size: int
+
+    def total(self, kernel: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Add up the sums of the chunks: one pass."""
+        part = self.chunks.total(partial(_total_of_values, self.read, kernel))
+        if part.n != self.size:
+            raise RuntimeError(OTHER_RECORDS.format(n=self.size))
+        return part.total
+
+
+def read_values(read: Callable[[Any], np.ndarray], data: Any) -> Values | ChunkedValues:
+    """Validate numbers with ``read``, whose errors quote no value."""
+    if not is_chunked(data):
+        return Values(read(data))
+    if is_dask(data) and data.ndim > 1 and data.shape[1] != 1:
+        raise ValueError("data must have one number per record; choose a column.")
+    chunks = Chunks(data)
+    facts = chunks.each(partial(_inspected_values, read))
+    for fact in facts:
+        if fact.refusal is not None:
+            raise ValueError(fact.refusal)
+    n = sum(fact.n for fact in facts)
+    return ChunkedValues(chunks, read, n) if n else Values(read([]))  # which says what is missing
+
+
+def _inspected_values(read: Callable[[Any], np.ndarray], data: Any, _: Any) -> Facts:
+    n = int(np.size(data))
+    try:
+        if n:
+            read(data)
+    except Exception as error:
+        ours = type(error) is ValueError and str(error).startswith("data must")
+        words = "A chunk of data does not hold plain numbers. Read them as numbers before."
+        return Facts(n, None, 1, refusal=str(error) if ours else words)
+    return Facts(n, None, 1)
+
+
+def _total_of_values(
+    read: Callable[[Any], np.ndarray],
+    kernel: Callable[[np.ndarray], np.ndarray],
+    data: Any,
+    _: Any,
+) -> Part:
+    n = int(np.size(data))
+    return Part(n, kernel(read(data))) if n else Part()
 
 
 # Predictions and transformers

@@ -16,9 +16,9 @@ from skdpbayes import (
     ObjPertLogisticRegression,
     PrivateBayesianRidge,
     PrivateBoundsScaler,
+    RowBlocks,
     RowNormClipper,
 )
-from skdpbayes.fitting.chunks import RowBlocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
 
@@ -130,3 +130,265 @@ def test_dask_arrays_give_the_bits_of_memory(case, n_chunks, empty):
     if sparse.issparse(X):
         rows = rows.map_blocks(sparse.csr_matrix, dtype=float, meta=np.empty((0, 0)))
     _same(_fit(model, rows, da.from_array(y, chunks=(sizes,))), whole)
+
+
+def _arrays(X, y, n_chunks=4):
+    da = pytest.importorskip("dask.array", reason="needs skdpbayes[dask]")
+    size = -(-X.shape[0] // n_chunks)
+    return da.from_array(X, chunks=(size, -1)), da.from_array(y, chunks=size)
+
+
+def _frames(X, y, n_chunks=3):
+    dd = pytest.importorskip("dask.dataframe", reason="needs skdpbayes[dask]")
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])]).assign(y=y)
+    chunked = dd.from_pandas(frame, npartitions=n_chunks, sort=False)
+    return chunked.drop(columns="y"), chunked["y"], frame.drop(columns="y"), frame["y"]
+
+
+@pytest.mark.parametrize("name", ["naive Bayes, categories", "ridge", "objective"])
+def test_dask_frames_give_the_bits_of_memory_and_their_names(name):
+    model, make = CASES[name]
+    X, y = make()
+    rows, labels, frame, y = _frames(X, y)
+    fitted = _fit(model, rows, labels)
+    _same(fitted, _fit(model, frame, y))
+    predicted = fitted.predict(rows)
+    assert predicted.dtype == fitted.predict(frame).dtype
+    assert np.array_equal(predicted.compute(), fitted.predict(frame))
+
+
+def test_neither_the_order_of_chunks_nor_of_their_completion_matters(case):
+    """Chunks are reversed, and a scheduler finishes the tasks in an order drawn at random."""
+    dask = pytest.importorskip("dask", reason="needs skdpbayes[dask]")
+    from concurrent.futures import ThreadPoolExecutor
+    from time import sleep
+
+    model, X, y, whole = case
+    if sparse.issparse(X):
+        pytest.skip("the order of dense rows says it all")
+    rows, labels = _arrays(X, y, 7)
+    wait = np.random.default_rng(3).permutation(7)
+
+    def late(block, block_info=None):
+        sleep(0.002 * wait[block_info[0]["chunk-location"][0]])
+        return block
+
+    with ThreadPoolExecutor(4) as pool, dask.config.set(pool=pool):
+        _same(
+            _fit(model, rows.map_blocks(late, dtype=rows.dtype, meta=X[:0])[::-1], labels[::-1]),
+            whole,
+        )
+
+
+def test_conjugate_models_read_chunks():
+    from skdpbayes import conjugate
+
+    rng = np.random.default_rng(0)
+    normal = rng.normal(size=500)
+    for model, data in [
+        (conjugate.BetaBernoulli(), (normal > 0).astype(int)),
+        (conjugate.DirichletCategorical(4), rng.integers(0, 4, 500)),
+        (conjugate.GammaPoisson(10), rng.poisson(3, 500)),
+        (conjugate.NormalMean((-3, 3), 1.0), normal),
+        (conjugate.NormalMeanVariance((-3, 3)), normal),
+    ]:
+        blocks = RowBlocks([data[:1], data[1:1], data[1:333], data[333:]])
+        whole = model.posterior(data, 1.0, random_state=0)
+        part = model.posterior(blocks, 1.0, random_state=0)
+        assert pickle.dumps(part.released_) == pickle.dumps(whole.released_)
+        assert part.privacy_ == whole.privacy_
+        with pytest.raises(ValueError, match="need noise"):
+            model.posterior(blocks, 1.0, mechanism="ops")
+    with pytest.raises(ValueError, match="zeros and ones"):
+        conjugate.BetaBernoulli().posterior(RowBlocks([[0, 1], [0, 7]]))
+    with pytest.raises(ValueError, match="at least 2 records"):
+        conjugate.NormalMeanVariance((-3, 3)).posterior(RowBlocks([[0.5]]))
+    da = pytest.importorskip("dask.array", reason="needs skdpbayes[dask]")
+    model, flips = conjugate.BetaBernoulli(), (normal > 0).astype(int)
+    chunked = model.posterior(da.from_array(flips, chunks=70), 1.0, random_state=0)
+    assert chunked.released_ == model.posterior(flips, 1.0, random_state=0).released_
+
+
+def test_predictions_are_lazy_and_know_their_type():
+    da = pytest.importorskip("dask.array", reason="needs skdpbayes[dask]")
+    X, y = _numbers()
+    rows, labels = _arrays(X, y)
+    model = ObjPertLogisticRegression(random_state=0).fit(rows, labels)
+    for method, width in [("predict", ()), ("decision_function", ()), ("predict_proba", (2,))]:
+        made = getattr(model, method)(rows)
+        assert isinstance(made, da.Array)
+        assert made.shape == (N, *width)
+        expected = getattr(model, method)(X)
+        assert made.dtype == expected.dtype
+        np.testing.assert_allclose(made.compute(), expected, rtol=1e-12)
+        blocks = getattr(model, method)(RowBlocks([X[:900], X[900:900], X[900:]]))
+        parts = [part for part in blocks if part.shape[0]]
+        np.testing.assert_allclose(np.concatenate(parts), expected, rtol=1e-12)
+    assert model.score(rows, labels) == model.score(X, y)
+    X, y = _regression()
+    rows, labels = _arrays(X, y)
+    ridge = PrivateBayesianRidge(target_bounds=(-3, 3), random_state=0).fit(rows, labels)
+    for made, expected in zip(
+        ridge.predict(rows, return_std=True), ridge.predict(X, return_std=True), strict=True
+    ):
+        np.testing.assert_allclose(made.compute(), expected, rtol=1e-12)
+
+
+def test_pipelines_of_our_transformers_read_chunks():
+    X, y = _numbers()
+    rows, labels = _arrays(X, y)
+    blocks = RowBlocks([X[:300], X[300:300], X[300:]]), RowBlocks([y[:300], y[300:300], y[300:]])
+    for first in (
+        BoundsScaler((-2, 2), norm=1.0),
+        PrivateBoundsScaler(1.0, range=(-3, 3), random_state=1),
+        RowNormClipper(0.7),
+    ):
+        pipeline = make_pipeline(first, ObjPertLogisticRegression(random_state=0))
+        whole = _fit(pipeline, X, y)[-1].coef_
+        assert np.array_equal(_fit(pipeline, rows, labels)[-1].coef_, whole)
+        assert np.array_equal(_fit(pipeline, *blocks)[-1].coef_, whole)
+        fitted = _fit(pipeline, rows, labels)
+        assert fitted[0].transform(rows).dtype == float
+        np.testing.assert_allclose(
+            fitted.predict_proba(rows).compute(), fitted.predict_proba(X), rtol=1e-12
+        )
+
+
+def test_the_preprocessor_of_frames_with_words_reads_chunks():
+    dd = pytest.importorskip("dask.dataframe", reason="needs skdpbayes[dask]")
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"age": rng.uniform(0, 90, 400), "sex": np.where(rng.random(400) < 0.5, "f", "m")}
+    )
+    y = (frame["age"] > 40).astype(int)
+    pipeline = make_pipeline(
+        skdpbayes.private_preprocessor(bounds={"age": (0, 100)}, categories={"sex": ["f", "m"]}),
+        ObjPertLogisticRegression(random_state=0),
+    )
+    chunked = dd.from_pandas(frame.assign(y=y), npartitions=3, sort=False)
+    fitted = _fit(pipeline, chunked.drop(columns="y"), chunked["y"])
+    assert np.array_equal(fitted[-1].coef_, _fit(pipeline, frame, y)[-1].coef_)
+
+
+class _Refusing:
+    """A ledger that nobody may charge."""
+
+    def reserve(self, guarantee, label=""):
+        raise AssertionError("the ledger was charged for a table that is not valid")
+
+
+SECRET = 987654.25
+
+
+def _bad_tables():
+    da = pytest.importorskip("dask.array", reason="needs skdpbayes[dask]")
+    dd = pytest.importorskip("dask.dataframe", reason="needs skdpbayes[dask]")
+    pd = pytest.importorskip("pandas")
+    X, y = _numbers(100)
+    X[0, 0] = SECRET
+    rows, labels = _arrays(X, y)
+    missing = X.copy()
+    missing[70, 1] = np.nan
+    words = pd.DataFrame({"a": ["987654.25", "x"] * 50, "b": np.arange(100.0)})
+    words = dd.from_pandas(words, npartitions=2, sort=False)
+    return {
+        "column chunks": (rows.rechunk({1: 2}), labels, r"rechunk\(\{1: -1\}\)"),
+        "other chunks": (rows, labels.rechunk(10), "y.rechunk"),
+        "other lengths": (rows, da.from_array(y, chunks=((10, 40, 25, 25),)), "y.rechunk"),
+        "no chunks of y": (rows, y, "from_array"),
+        "objects": (rows.astype(object), labels, "plain numbers|numbers are needed"),
+        "words": (words, labels.rechunk(50), "a"),
+        "text": (RowBlocks([np.array([["987654.25x", "1"]] * 2)]), RowBlocks([[0, 1]]), "numbers"),
+        "no rows": (rows[:0], labels[:0], r"0 sample"),
+        "no blocks": (RowBlocks([]), RowBlocks([]), "0 sample|no blocks"),
+        "NaN": (_arrays(missing, y)[0], labels, "A chunk of X contains NaN"),
+        "another label": (rows, da.where(labels == 1, 5, labels), r"outside classes=\[0, 1\]"),
+        "blocks": (RowBlocks([X]), RowBlocks([y[:50], y[50:]]), "different numbers|lengths"),
+        "columns": (RowBlocks([X[:50], X[50:, :2]]), RowBlocks([y[:50], y[50:]]), "columns"),
+    }
+
+
+@pytest.mark.parametrize("wrong", list(range(13)))
+def test_what_is_wrong_is_said_before_the_charge_and_quotes_no_value(wrong):
+    X, y, message = list(_bad_tables().values())[wrong]
+    model = ObjPertLogisticRegression(classes=[0, 1], random_state=0, ledger=_Refusing())
+    with pytest.raises((TypeError, ValueError), match=message) as caught:
+        model.fit(X, y)
+    assert "987654" not in str(caught.value)
+    assert not hasattr(model, "n_features_in_")
+
+
+def test_wrong_codes_are_found_in_the_reading_pass():
+    X, y = _codes(100)
+    X[77, 0] = 3
+    model = _categorical(ledger=_Refusing())
+    with pytest.raises(ValueError, match="column 0"):
+        model.fit(RowBlocks([X[:50], X[50:]]), RowBlocks([y[:50], y[50:]]))
+
+
+def test_estimators_that_need_memory_say_so():
+    X, y = _numbers(100)
+    blocks = RowBlocks([X]), RowBlocks([y])
+    for model in (
+        skdpbayes.DPSGLDClassifier(ledger=_Refusing()),
+        skdpbayes.OPSLogisticRegression(ledger=_Refusing()),
+        skdpbayes.DPSGLDNetworkClassifier(ledger=_Refusing()),
+    ):
+        with pytest.raises(TypeError, match="tables in memory only"):
+            model.fit(*blocks)
+    with pytest.raises(ValueError, match="in memory only"):
+        PrivateBayesianRidge(np.inf, target_bounds=(-1, 1)).fit(*blocks)
+    with pytest.raises(ValueError, match="in memory"):
+        LaplaceNaiveBayes(np.inf, distribution="gaussian").fit(*blocks)
+
+
+def test_a_table_that_changes_between_passes_is_refused():
+    X, y = _numbers(100)
+    passes = []
+
+    def rows():
+        passes.append(len(passes))
+        yield X
+        if len(passes) > 2:  # after the reading pass
+            yield X
+
+    model = ObjPertLogisticRegression(random_state=0, classes=[0, 1])
+    with pytest.raises((RuntimeError, ValueError), match="number"):
+        model.fit(RowBlocks(rows), RowBlocks(lambda: iter([y] * (2 if len(passes) > 2 else 1))))
+    with pytest.raises(TypeError, match="read once only|generator"):
+        RowBlocks(iter([X]))
+
+
+def test_passes_are_as_many_as_the_documentation_says():
+    X, y = _codes()
+    opened = []
+
+    def rows():
+        opened.append(1)
+        yield from (X[:900], X[900:])
+
+    _categorical().fit(RowBlocks(rows), RowBlocks([y[:900], y[900:]]))
+    # the type of the first block is looked at; one pass reads, one counts
+    assert len(opened) == 1 + 2
+
+
+def test_without_noise_chunks_agree_up_to_rounding():
+    X, y = _numbers()
+    blocks = RowBlocks([X[:900], X[900:]]), RowBlocks([y[:900], y[900:]])
+    model = ObjPertLogisticRegression(np.inf, C=1.0)
+    np.testing.assert_allclose(model.fit(*blocks).coef_, model.fit(X, y).coef_, rtol=1e-6)
+
+
+def test_dask_is_imported_by_its_users_alone():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, numpy as np, skdpbayes; X = np.eye(4).repeat(50, 0); y = np.arange(200) % 2;"
+        "skdpbayes.ObjPertLogisticRegression().fit(X, y).predict(X);"
+        "skdpbayes.ObjPertLogisticRegression().fit(skdpbayes.RowBlocks([X]), skdpbayes.RowBlocks([y]));"
+        "assert 'dask' not in sys.modules and 'psycopg' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
