@@ -139,8 +139,8 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         clip = bool(np.isfinite(self.epsilon))
         checks = self._table_checks | {"dtype": np.float64, "y_numeric": True}
         if is_chunked(X) or is_chunked(y):
-            target = Numbers(partial(scale, clip=clip))
-            return read_chunks(self, X, y, bound=bound, target=target, **checks)
+            numbers = Numbers(partial(scale, clip=clip))
+            return read_chunks(self, X, y, bound=bound, target=numbers, **checks)
         reader = probe(self)
         X, y = validate_data(reader, X, y, **checks)
         names = getattr(reader, "feature_names_in_", None)

@@ -675,8 +675,8 @@ def by_chunks(estimator: Any, method: str, X: Any, *, example: Any = None) -> An
     from dask import delayed
 
     if not hasattr(X, "columns"):
-        shape = {"drop_axis": 1} if made.ndim == 1 else {"chunks": (X.chunks[0], made.shape[1:])}
-        return X.map_blocks(apply, dtype=made.dtype, meta=made, **shape)
+        how = {"drop_axis": 1} if made.ndim == 1 else {"chunks": (X.chunks[0], made.shape[1:])}
+        return X.map_blocks(apply, dtype=made.dtype, meta=made, **how)
     run = delayed(apply, pure=False, traverse=False)
     shape = (math.nan, *made.shape[1:])
     arrays = [

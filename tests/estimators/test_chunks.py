@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -82,7 +83,7 @@ def _cuts(n, n_chunks, empty):
     if empty:
         borders = [0, *borders, borders[1], n] if n_chunks == 1 else [0, *borders, n]
         borders = sorted(borders)
-    return list(zip(borders[:-1], borders[1:], strict=True))
+    return list(pairwise(borders))
 
 
 def _same(fitted, other):
@@ -357,7 +358,7 @@ def test_a_table_that_changes_between_passes_is_refused():
     model = ObjPertLogisticRegression(random_state=0, classes=[0, 1])
     with pytest.raises((RuntimeError, ValueError), match="number"):
         model.fit(RowBlocks(rows), RowBlocks(lambda: iter([y] * (2 if len(passes) > 2 else 1))))
-    with pytest.raises(TypeError, match="read once only|generator"):
+    with pytest.raises(TypeError, match="read once only"):
         RowBlocks(iter([X]))
 
 
@@ -386,9 +387,10 @@ def test_dask_is_imported_by_its_users_alone():
     import sys
 
     code = (
-        "import sys, numpy as np, skdpbayes; X = np.eye(4).repeat(50, 0); y = np.arange(200) % 2;"
+        "import sys, numpy as np, skdpbayes; from skdpbayes import RowBlocks; X = np.eye(4).repeat(50, 0);"
+        "y = np.arange(200) % 2;"
         "skdpbayes.ObjPertLogisticRegression().fit(X, y).predict(X);"
-        "skdpbayes.ObjPertLogisticRegression().fit(skdpbayes.RowBlocks([X]), skdpbayes.RowBlocks([y]));"
+        "skdpbayes.ObjPertLogisticRegression().fit(RowBlocks([X]), RowBlocks([y]));"
         "assert 'dask' not in sys.modules and 'psycopg' not in sys.modules"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
