@@ -21,6 +21,7 @@ __getattr__, __dir__, __all__ = attach(
         "PrivateBayesianRidge": "estimators.ridge.estimator",
         "PrivateBoundsScaler": "preprocessing",
         "PrivateHMM": "estimators.hmm.estimator",
+        "RowBlocks": "fitting.chunks",
         "RowNormClipper": "preprocessing",
         "ScatteringTransformer": "preprocessing",
         "check_private": "reporting",
