@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from skdpbayes._validation import check_choice
 from skdpbayes.fitting.storage import versions
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
-from skdpbayes.reporting.pipelines import privacy_of
+from skdpbayes.fitting.pipelines import privacy_of
 from skdpbayes.reporting.summary import summary
 
 __all__ = ["report"]
