@@ -228,9 +228,7 @@ def _score_noise(
     return noise, repeat(event, moves)
 
 
-def _compose(
-    probe: Probe, n_candidates: int, budget: Budget, unit: int, table: bool
-) -> SearchPlan:
+def _compose(probe: Probe, n_candidates: int, budget: Budget, unit: int, table: bool) -> SearchPlan:
     run_delta = budget.delta / n_candidates
     # Validation records are in no fit: they pay for the choice and for the winner's score.
     moves = moved(budget.adjacency)
