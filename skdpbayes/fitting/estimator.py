@@ -59,9 +59,9 @@ SPENT = (
 )
 IN_MEMORY = (
     "{name} takes tables in memory only. Tables in chunks (Dask, RowBlocks) are taken by "
-    "LaplaceNaiveBayes, ObjPertLogisticRegression, PrivateBayesianRidge, PrivateBoundsScaler and the "
-    "models of skdpbayes.conjugate; for this one, load rows that fit into memory, chosen without "
-    "looking at them."
+    "LaplaceNaiveBayes, ObjPertLogisticRegression, PrivateBayesianRidge, PrivateBoundsScaler and "
+    "the models of skdpbayes.conjugate; for this one, load rows that fit into memory, chosen "
+    "without looking at them."
 )
 WEIGHTS = (
     "the noise is made for records that weigh 1, and one of weight w could do w times as much. Fit "

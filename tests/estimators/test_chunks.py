@@ -387,7 +387,8 @@ def test_dask_is_imported_by_its_users_alone():
     import sys
 
     code = (
-        "import sys, numpy as np, skdpbayes; from skdpbayes import RowBlocks; X = np.eye(4).repeat(50, 0);"
+        "import sys, numpy as np, skdpbayes; from skdpbayes import RowBlocks;"
+        "X = np.eye(4).repeat(50, 0);"
         "y = np.arange(200) % 2;"
         "skdpbayes.ObjPertLogisticRegression().fit(X, y).predict(X);"
         "skdpbayes.ObjPertLogisticRegression().fit(RowBlocks([X]), RowBlocks([y]));"
