@@ -49,28 +49,28 @@ class DPSGLDTorchClassifier(PrivateClassifier):
         \exp\Big(-\sum_i \ell(f_\theta(x_i), y_i)\Big)
 
     of the parameters of a ``torch.nn.Module`` *f* that maps a record to logits, with N(0,
-    :math:`s^2`) priors and the softmax (or, for one logit, logistic) loss. Every step adds noise to a
-    sum of gradients that are clipped, record by record, to ``clip_norm``, as in
+    :math:`s^2`) priors and the softmax (or, for one logit, logistic) loss. Every step adds noise
+    to a sum of gradients that are clipped, record by record, to ``clip_norm``, as in
     `~skdpbayes.DPSGLDClassifier`. Needs PyTorch: ``pip install 'skdpbayes[torch]'``.
 
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private for the adjacency
     chosen: one record replaced by another, or (``"zero_out"``) by a null record that contributes
-    nothing. The number of records is public, as are all parameters, the module's code and the label
-    set. The first weights and the parameters that do not require gradients are taken as they are: if
-    ``module`` is an object and not a function, ``privacy_.conditions`` says that they are public.
-    Released: the whole chain, so its average ``module_``, every draw of ``sample_posterior`` and the
-    predictions cost nothing more. The claim is unconditional otherwise: it does not matter whether
-    the chain has converged. Batches are Poisson samples (or uniform of fixed size) with exactly the
-    inclusion probability that is accounted for, an empty batch is a noise-only step, and the sum is
-    divided by the expected size. Every record is a batch of its own to the module
+    nothing. The number of records is public, as are all parameters, the module's code and the
+    label set. The first weights and the parameters that do not require gradients are taken as they
+    are: if ``module`` is an object and not a function, ``privacy_.conditions`` says that they are
+    public. Released: the whole chain, so its average ``module_``, every draw of
+    ``sample_posterior`` and the predictions cost nothing more. The claim is unconditional
+    otherwise: it does not matter whether the chain has converged. Batches are Poisson samples (or
+    uniform of fixed size) with exactly the inclusion probability that is accounted for, an empty
+    batch is a noise-only step, and the sum is divided by the expected size. Every record is a batch of its own to the module
     (``torch.func.vmap``), so that its gradient does not depend on other records; layers that mix
     records or remember them are refused. Arithmetic: torch computes gradients in single precision;
-    each one is clipped and rounded to multiples of a power of two that make sums exact, whatever the
-    order of the records; the sum is mapped to the grid of :math:`2^{-28}` noise standard deviations
-    and exact discrete Gaussian noise of this library's own generator is added there. What rounding
-    adds to the sensitivity is in the noise. A record whose gradient is not finite contributes
-    nothing; a module that raises an error for some records would tell of them, so it must accept
-    every row. With an int ``random_state`` the guarantee needs the seed to stay secret. Every refit
+    each one is clipped and rounded to multiples of a power of two that make sums exact, whatever
+    the order of the records; the sum is mapped to the grid of :math:`2^{-28}` noise standard
+    deviations and exact discrete Gaussian noise of this library's own generator is added there.
+    What rounding adds to the sensitivity is in the noise. A record whose gradient is not finite
+    contributes nothing; a module that raises an error for some records would tell of them, so it
+    must accept every row. With an int ``random_state`` the guarantee needs the seed to stay secret. Every refit
     is a new release, and cross-validation pays once per fold.
 
     Parameters
@@ -79,8 +79,8 @@ class DPSGLDTorchClassifier(PrivateClassifier):
         The model. An object is copied, and its weights are the first state of the chain; they must
         be public (new, or learned from public data). A function of the numbers of features and of
         classes, such as ``torch.nn.Linear``, is called under torch's seed 0 to make one. The output
-        for a batch of m records has shape (m, n_classes), or (m, 1) for two classes. Parameters with
-        ``requires_grad=False`` stay as they are.
+        for a batch of m records has shape (m, n_classes), or (m, 1) for two classes. Parameters
+        with ``requires_grad=False`` stay as they are.
     epsilon : float, default=1.0
         Privacy budget, > 0; smaller is more private. ``np.inf`` samples without private noise;
         gradients are clipped all the same, to keep the steps stable.
@@ -107,8 +107,8 @@ class DPSGLDTorchClassifier(PrivateClassifier):
     subsampling : {"poisson", "fixed"}, default="poisson"
         Every record independently with the same probability, or batches of fixed size.
     tail : float or "auto", default="auto"
-        Fraction of the chain, at its end, that ``module_`` averages and the draws are taken from, in
-        (0, 1]; "auto" is 0.25.
+        Fraction of the chain, at its end, that ``module_`` averages and the draws are taken from,
+        in (0, 1]; "auto" is 0.25.
     n_kept : int or "auto", default="auto"
         Number of states of the tail that are kept as draws, or all if it has fewer; "auto" is 10.
         The whole chain is paid for, so this is about memory and time alone.

@@ -55,8 +55,8 @@ def one_torch_thread() -> Iterator[int]:
 class ModuleFunction:
     """Logits and gradients of a module, record by record.
 
-    Every record is a batch of its own (``torch.func.vmap``), so that nothing of one record can enter
-    the gradient or the prediction of another.
+    Every record is a batch of its own (``torch.func.vmap``), so that nothing of one record can
+    enter the gradient or the prediction of another.
     """
 
     module: Any
