@@ -45,5 +45,6 @@ __getattr__, __dir__, __all__ = attach(
         "privacy",
         "randomness",
         "reporting",
+        "sampling",
     ],
 )

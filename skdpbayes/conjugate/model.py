@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -221,12 +221,16 @@ class ConjugateModel(BaseEstimator):
         check_choice("posterior", posterior, POSTERIORS)
         self._check()
         values = self._read(data)
-        n = values.size
+        n = len(values)
         budget = make_budget(epsilon, delta, adjacency, ledger, random_state, n, stacklevel=3)
         if mechanism == "ops":
             plan = self._plan_draw(n, budget)
         else:
             plan = _plan_noise(budget, mechanism, *self._moves(moved(adjacency)))
+            plan = replace(plan, conditions=self._conditions())
+        # without noise the released statistic is the true one
+        naive = posterior == "naive" or not budget.private
+        self._check_release(naive)
         generator = randomness.make_generator(random_state)
         claim = budget.reserve(plan, type(self).__name__)
         with spent(ledger):
@@ -234,8 +238,6 @@ class ConjugateModel(BaseEstimator):
                 drawn = self._one_draw(values, plan.temper, budget, generator)
                 released = {"draws": drawn, "temperature": 1.0 / plan.temper}
                 return PrivatePosterior(claim, released, partial(_first_draws, drawn), 1)
-            # without noise the released statistic is the true one
-            naive = posterior == "naive" or not budget.private
             return PrivatePosterior(claim, *self._release(values, plan.noise, naive, generator))
 
     def _plan_draw(self, n: int, budget: Budget) -> ConjugatePlan:
@@ -249,7 +251,14 @@ class ConjugateModel(BaseEstimator):
         """Check the model's own parameters."""
         raise NotImplementedError
 
-    def _read(self, data: Any) -> np.ndarray:
+    def _check_release(self, naive: bool) -> None:
+        """Refuse a posterior that the model's parameters do not allow."""
+
+    def _conditions(self) -> tuple[str, ...]:
+        """Return what a release of noisy statistics rests on, in words."""
+        return ()
+
+    def _read(self, data: Any) -> Any:
         """Return the data as an array within the model's public bounds."""
         raise NotImplementedError
 
