@@ -57,7 +57,7 @@ TRANSFORMERS = {
 CLASSES = {
     "Bound": "fitting.bounds",
     "CenteredMoments": "estimators.ridge.posterior",
-    "ChainPosterior": "estimators.chain.classifier",
+    "ChainPosterior": "estimators.chain.linear",
     "CoefficientPrior": "estimators.chain.potential",
     "Coordinates": "estimators.chain.coordinates",
     "CountsPlan": "estimators.hmm.plan",
@@ -65,6 +65,7 @@ CLASSES = {
     "GibbsPlan": "estimators.hmm.plan",
     "Grid": "estimators.hmm.grid",
     "HingeLoss": "models.losses",
+    "LabelAnswers": "estimators.chain.inference",
     "LangevinPlan": "estimators.ops.plan",
     "LaplacePosterior": "estimators.ops.posterior",
     "Layout": "estimators.hmm.grid",

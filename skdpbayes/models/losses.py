@@ -5,7 +5,7 @@ class) and its target :math:`y`. A new loss is one class and one kernel in this 
 outside asks which loss it has: kernels call `Loss.pointwise`, and rules of privacy take the
 numbers `Loss.slope`, `Loss.range`, `Loss.gap` and so on.
 
-Targets are codes of labels (``int64``) for classes, and floats otherwise: in [-1, 1] for
+Targets are codes of labels (``int64``) for classes, and floats otherwise: in [-reach, reach] for
 `SquaredLoss` and `HuberLoss`, in [0, cap] for `PoissonLoss`. Facts that depend on the size of the
 logits take ``largest_logit``, a bound on the Euclidean norm of a record's logits. They are upper
 bounds, rounded up where they are not exact.
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from numba import njit
-from scipy.special import expit, softmax
+from scipy.special import expit, ndtr, softmax
 
 __all__ = [
     "HingeLoss",
@@ -76,6 +76,11 @@ class Loss:
         raise NotImplementedError
 
     @property
+    def reach(self) -> float:
+        """Largest absolute value of a target that is a number."""
+        return 1.0
+
+    @property
     def likelihood(self) -> bool:
         """Whether it is the negative logarithm of a density, so that there is a true parameter."""
         return False
@@ -95,6 +100,20 @@ class Loss:
     def least_curvature(self, largest_logit: float) -> float:
         """Lower bound on the second derivative among logits of bounded norm."""
         return 0.0
+
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        """Second derivative, averaged over normal logits, shape (n,); of several, the largest.
+
+        Parameters
+        ----------
+        z : ndarray of shape (n, n_outputs)
+            Means of the logits.
+        target : ndarray of shape (n,)
+            Codes or numbers.
+        variance : ndarray of shape (n,)
+            Variances of the logits.
+        """
+        raise NotImplementedError
 
     def smoothed(self, width: float) -> Loss:
         """Return itself or, of unbounded curvature, one below that by at most ``width / 2``."""
@@ -186,6 +205,12 @@ class LogisticLoss(Loss):
     def mean(self, z: Array) -> Array:
         return np.asarray(expit(z))
 
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        """MacKay (1992) approximates the mean of a logistic function so; its slope is this."""
+        shrink = _mackay(variance)
+        likely = expit(shrink * (z[:, 0] + np.where(target == 1, -self.margin, self.margin)))
+        return np.asarray(shrink * likely * (1.0 - likely))
+
     def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
         _logistic(z, target, float(self.margin), value, second)
 
@@ -207,6 +232,10 @@ def _logistic(z: Any, target: Any, margin: float, value: Any, second: Any) -> No
                 value[i, k] = max(-shifted if one else shifted, 0.0) + np.log(1.0 + small)
             if with_second:
                 second[i, k] = likely * unlikely
+
+
+def _mackay(variance: Array) -> Array:
+    return np.asarray(1.0 / np.sqrt(1.0 + math.pi * variance / 8.0))
 
 
 def _softplus(value: float) -> float:
@@ -368,6 +397,12 @@ class SoftmaxLoss(Loss):
     def mean(self, z: Array) -> Array:
         return np.asarray(softmax(z, axis=-1))
 
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        """A softmax has at most twice the curvature of its class with the most."""
+        shrink = _mackay(variance)
+        probability = softmax(shrink[:, None] * z, axis=1)
+        return np.asarray(2.0 * shrink * (probability * (1.0 - probability)).max(axis=1))
+
     def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
         _softmax(z, target, self.n_classes, value, second)
 
@@ -465,9 +500,10 @@ def _half_square(gaps: Array, counts: Array) -> Array:
 
 @dataclass(frozen=True)
 class HuberLoss(Loss):
-    r""":math:`(z - y)^2 / 2` up to the distance *w*, then linear; targets in [-1, 1]."""
+    r""":math:`(z - y)^2 / 2` up to the distance *w*, then linear; targets in [-reach, reach]."""
 
     width: float
+    reach: float = 1.0
 
     @property
     def curvature(self) -> tuple[float, float]:
@@ -476,7 +512,7 @@ class HuberLoss(Loss):
 
     @property
     def at_zero(self) -> float:
-        return self._of_gap(1.0)
+        return self._of_gap(self.reach)
 
     def _of_gap(self, gap: float) -> float:
         if gap <= self.width:
@@ -484,16 +520,24 @@ class HuberLoss(Loss):
         return self.width * (gap - 0.5 * self.width)
 
     def slope_within(self, largest_logit: float) -> float:
-        return min(self.width, 1.0 + largest_logit)
+        return min(self.width, self.reach + largest_logit)
 
     def range(self, largest_logit: float) -> float:
-        """Attained by the target 1: as far away as possible, and as close."""
+        """Attained by a target at the end: as far away as possible, and as close."""
         if math.isinf(largest_logit):
             return math.inf
-        return self._of_gap(1.0 + largest_logit) - self._of_gap(max(0.0, 1.0 - largest_logit))
+        near = max(0.0, self.reach - largest_logit)
+        return self._of_gap(self.reach + largest_logit) - self._of_gap(near)
 
     def mean(self, z: Array) -> Array:
         return z
+
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        """Probability that the residual is on the quadratic part."""
+        gap, deviation = z[:, 0] - target, np.sqrt(np.maximum(variance, 1e-300))
+        return np.asarray(
+            ndtr((self.width - gap) / deviation) - ndtr((-self.width - gap) / deviation)
+        )
 
     def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
         _huber(z, target, float(self.width), value, second)
@@ -501,7 +545,9 @@ class HuberLoss(Loss):
 
 @dataclass(frozen=True)
 class SquaredLoss(Loss):
-    r""":math:`(z - y)^2 / 2`; targets in [-1, 1]."""
+    r""":math:`(z - y)^2 / 2`; targets in [-reach, reach]."""
+
+    reach: float = 1.0
 
     @property
     def likelihood(self) -> bool:
@@ -514,18 +560,21 @@ class SquaredLoss(Loss):
 
     @property
     def at_zero(self) -> float:
-        return 0.5
+        return 0.5 * self.reach**2
 
     def slope_within(self, largest_logit: float) -> float:
-        return 1.0 + largest_logit
+        return self.reach + largest_logit
 
     def range(self, largest_logit: float) -> float:
-        """Attained by the target 1: as far away as possible, and as close."""
-        near = max(0.0, 1.0 - largest_logit)
-        return 0.5 * (1.0 + largest_logit) ** 2 - 0.5 * near**2
+        """Attained by a target at the end: as far away as possible, and as close."""
+        near = max(0.0, self.reach - largest_logit)
+        return 0.5 * (self.reach + largest_logit) ** 2 - 0.5 * near**2
 
     def mean(self, z: Array) -> Array:
         return z
+
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        return np.ones(z.shape[0])
 
     def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
         _huber(z, target, math.inf, value, second)
@@ -584,6 +633,10 @@ class PoissonLoss(Loss):
 
     def mean(self, z: Array) -> Array:
         return np.asarray(np.exp(np.minimum(z, math.log(self.cap))))
+
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        """Mean of a lognormal rate, the cap aside."""
+        return self.mean(z[:, 0] + 0.5 * variance)
 
     def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
         _poisson(z, target, float(self.cap), value, second)

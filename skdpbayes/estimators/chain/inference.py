@@ -39,7 +39,9 @@ random numbers behind the designs come from a fixed public seed.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.special import expit, ndtri
@@ -50,7 +52,7 @@ from skdpbayes.estimators.chain.potential import CoefficientPrior
 from skdpbayes.estimators.chain.run import Score
 from skdpbayes.estimators.linear.normal import NormalMixture
 
-__all__ = ["MOST_COLUMNS", "ScoreEquation"]
+__all__ = ["MOST_COLUMNS", "Answers", "LabelAnswers", "ScoreEquation"]
 
 # A design has this many points, and at least as many for every column; half are reflections.
 POINTS, POINTS_PER_COLUMN = 1024, 32
@@ -67,13 +69,55 @@ MOST_ITERATIONS = 60
 TOLERANCE = 1e-4
 
 
+class Answers(Protocol):
+    """How records at given rows answer at the states of a chain, by the model."""
+
+    def at_states(
+        self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
+    ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Return a function of the true coefficients, all arrays of shape (n_rows,).
+
+        It gives the expectation of the mean clipped residual over all states, minus its
+        derivative by the true logit, and its variance; ``of_batches`` times the mean square is what
+        the choice of batches adds.
+        """
+
+
+@dataclass(frozen=True)
+class LabelAnswers:
+    """Logistic regression of two classes."""
+
+    def at_states(
+        self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
+    ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Mean clipped residuals for either label, mixed by their probabilities."""
+        p = expit(rows @ score.states.T)
+        bound = (clip_norm / np.linalg.norm(rows, axis=1))[:, None]
+        residuals = np.minimum(p, bound), np.minimum(1.0 - p, bound)
+        push, pull = (r @ score.weights for r in residuals)
+        lever = push + pull
+        # of a batch: the mean squares for either label, times what sampling adds of them
+        squares = np.zeros((2, rows.shape[0]))
+        if of_batches > 0.0:
+            squares = np.array([of_batches * (np.square(r) @ score.weights) for r in residuals])
+
+        def answer(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            p = expit(rows @ theta)
+            told = lever * p * (1.0 - p)
+            spread = lever * told + (1.0 - p) * squares[0] + p * squares[1]
+            return push - p * lever, told, spread
+
+        return answer
+
+
 @dataclass(frozen=True, eq=False)
 class ScoreEquation:
-    """The released numbers of a chain of two classes from which its posterior follows."""
+    """The released numbers of a chain from which the posterior of its coefficients follows."""
 
     score: Score
     coordinates: Coordinates
     """With the moments that they were made from."""
+    answers: Answers
     prior: CoefficientPrior
     n_samples: int
     sampling_rate: float
@@ -119,23 +163,15 @@ class ScoreEquation:
         """Return mean and covariance given the design and the prior precisions, by Gauss-Newton."""
         score = self.score
         each = self.n_samples / rows.shape[0]
-        residuals = self._residuals(rows)
-        push, pull = (r @ score.weights for r in residuals)
-        lever = push + pull
-        # of a batch: the mean squares for either label, times what sampling adds of them
-        squares = np.zeros((2, rows.shape[0]))
-        if self.sampling_rate < 1.0:
-            of_batches = (1.0 / self.sampling_rate - 1.0) * score.batch_share
-            squares = np.array([of_batches * (np.square(r) @ score.weights) for r in residuals])
+        of_batches = (1.0 / self.sampling_rate - 1.0) * score.batch_share
+        answer = self.answers.at_states(rows, score, self.clip_norm, of_batches)
         lift = self._lift()
         for _ in range(MOST_ITERATIONS):
-            p = expit(rows @ theta)
-            told = lever * p * (1.0 - p)
-            spread = lever * told + (1.0 - p) * squares[0] + p * squares[1]
+            expected, told, spread = answer(theta)
             slope = each * (rows * told[:, None]).T @ rows
             noise = each * (rows * spread[:, None]).T @ rows
             noise[np.diag_indices_from(noise)] += score.noise_variance
-            gap = score.gradient - each * (push - p * lever) @ rows
+            gap = score.gradient - each * expected @ rows
             coefficients = theta @ lift
             ratio = np.linalg.solve(noise, np.column_stack([slope, gap]))
             precision = slope.T @ ratio[:, :-1] + (lift * belief) @ lift.T
@@ -146,12 +182,6 @@ class ScoreEquation:
             if length < TOLERANCE:
                 break
         return theta, covariance
-
-    def _residuals(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Clipped residuals of the rows at every state, by their size, for the labels 0 and 1."""
-        p = expit(rows @ self.score.states.T)
-        bound = (self.clip_norm / np.linalg.norm(rows, axis=1))[:, None]
-        return np.minimum(p, bound), np.minimum(1.0 - p, bound)
 
     def _lift(self) -> np.ndarray:
         """Coefficients of x and intercept per unit of the coefficients of z, (p, d + 1)."""
