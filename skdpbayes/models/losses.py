@@ -596,31 +596,42 @@ def _huber(z: Any, target: Any, width: float, value: Any, second: Any) -> None:
 
 @dataclass(frozen=True)
 class PoissonLoss(Loss):
-    r""":math:`\lambda - y z` of counts *y* in [0, cap] with the rate :math:`\lambda = e^z`.
+    r""":math:`\lambda - y z` of counts *y* in [0, cap] with the rate :math:`\lambda = m e^z`.
 
-    Above the cap the rate stays there and the loss goes on in a straight line, so that its slope is
-    bounded by the cap.
+    The base *m* is the rate at the logit 0. Above the cap the rate stays there and the loss goes on
+    in a straight line, so that its slope is bounded by the cap.
     """
 
     cap: float
+    base: float = 1.0
+
+    @property
+    def reach(self) -> float:
+        return self.cap
 
     @property
     def curvature(self) -> tuple[float, float]:
-        """A typical one at the rate 1."""
-        return min(1.0, self.cap), self.cap
+        """A typical one at the base."""
+        return min(self.base, self.cap), self.cap
 
     @property
     def at_zero(self) -> float:
         return self._of_none(0.0)
 
+    @property
+    def _top(self) -> float:
+        """Logit of the cap."""
+        return math.log(self.cap / self.base)
+
     def _of_none(self, z: float) -> float:
         """Loss of the count 0, which grows with the logit."""
-        top = math.log(self.cap)
-        return math.exp(z) if z <= top else self.cap * (1.0 + (z - top))
+        top = self._top
+        return self.base * math.exp(z) if z <= top else self.cap * (1.0 + (z - top))
 
     def slope_within(self, largest_logit: float) -> float:
-        top = math.log(self.cap)
-        most, least = math.exp(min(largest_logit, top)), math.exp(min(-largest_logit, top))
+        most, least = (
+            self.base * math.exp(min(z, self._top)) for z in (largest_logit, -largest_logit)
+        )
         return min(self.cap, max(most, self.cap - least) * (1.0 + _ROUNDING))
 
     def range(self, largest_logit: float) -> float:
@@ -632,28 +643,28 @@ class PoissonLoss(Loss):
         return max(high - low, low + fall - high) + _ROUNDING * (high + fall)
 
     def mean(self, z: Array) -> Array:
-        return np.asarray(np.exp(np.minimum(z, math.log(self.cap))))
+        return np.asarray(self.base * np.exp(np.minimum(z, self._top)))
 
     def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
         """Mean of a lognormal rate, the cap aside."""
         return self.mean(z[:, 0] + 0.5 * variance)
 
     def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
-        _poisson(z, target, float(self.cap), value, second)
+        _poisson(z, target, float(self.cap), math.log(self.base), value, second)
 
 
 @njit(cache=True)
-def _poisson(z: Any, target: Any, cap: float, value: Any, second: Any) -> None:
+def _poisson(z: Any, target: Any, cap: float, shift: float, value: Any, second: Any) -> None:
     with_value, with_second = value.shape[0] > 0, second.shape[0] > 0
     top = np.log(cap)
     for i in range(z.shape[0]):
         for k in range(z.shape[1]):
-            logit = z[i, k]
+            logit = z[i, k] + shift
             below = logit <= top
             rate = min(np.exp(logit), cap) if below else cap
             if with_value:
                 line = rate if below else cap * (1.0 + (logit - top))
-                value[i, k] = line - target[i] * logit
+                value[i, k] = line - target[i] * z[i, k]
             if with_second:
                 second[i, k] = rate if below else 0.0
             z[i, k] = rate - target[i]

@@ -6,22 +6,19 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 
 from skdpbayes import models, privacy
-from skdpbayes._validation import check_choice, check_is_fitted, is_fitted
+from skdpbayes._validation import is_fitted
 from skdpbayes.estimators._classifier import PrivateClassifier
 from skdpbayes.estimators.chain import settings as rules
 from skdpbayes.estimators.chain.coordinates import plain_dimension
 from skdpbayes.estimators.chain.inference import LabelAnswers
 from skdpbayes.estimators.chain.linear import (
-    POSTERIORS,
     ChainPosterior,
     LinearChain,
     LinearChainPlan,
     run_linear,
 )
-from skdpbayes.fitting.estimator import offers
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.fitting.threads import one_blas_thread
 from skdpbayes.privacy.budget import Budget
@@ -277,61 +274,6 @@ class DPSGLDClassifier(LinearChain, PrivateClassifier):
             coordinates = plan.coordinates(rows, generator)
         run = run_linear(plan, rows, coordinates, generator)
         return run.posterior(rows.bound, LabelAnswers())
-
-    @available_if(offers("interval"))
-    def interval(self, level: float = 0.9) -> dict[str, np.ndarray]:
-        """Intervals for the true coefficients, the noise of the mechanism included.
-
-        They follow from the mean of the noisy gradients of all steps (two classes; every sampler)
-        and are post-processing. The coefficients are those of the model on bounded rows: where
-        ``data_norm`` cuts many rows, they differ from the coefficients of the rows as they are.
-
-        Parameters
-        ----------
-        level : float, default=0.9
-            Probability that an interval should cover, in (0, 1).
-
-        Returns
-        -------
-        dict of ndarrays of shape (..., 2)
-            Lower and upper ends for ``"coef"`` and ``"intercept"``. Of a column whose variance
-            hardly exceeds the noise of the released moments they cover less often; see the user
-            guide.
-        """
-        return super().interval(level)
-
-    def sample_posterior(
-        self, n_samples: int | None = None, random_state: Any = None, *, posterior: str = "auto"
-    ) -> dict[str, np.ndarray]:
-        """Draw coefficients given what the fit released; it costs no privacy.
-
-        Parameters
-        ----------
-        n_samples : int or None, default=None
-            Number of draws; None for 1000, or for all kept states of the chain.
-        random_state : int, RandomState, Generator or None, default=None
-            Of the draws; None takes states of the chain at even distances.
-        posterior : {"auto", "noise_aware", "chain"}, default="auto"
-            "noise_aware" draws from what the noisy gradients say about the true coefficients, the
-            distribution behind ``interval``. "chain" returns states of the chain: without privacy
-            they are draws from the posterior, with it they spread by ``temperature_`` and not by
-            what is unknown. "auto" is "noise_aware" for private fits that have intervals (public
-            and released numbers decide) and "chain" for all others.
-
-        Returns
-        -------
-        dict of ndarrays
-            First axis the draw.
-        """
-        check_choice("posterior", posterior, POSTERIORS)
-        check_is_fitted(self)
-        reason = self._posterior.missing.get("interval")
-        if posterior == "noise_aware" and reason is not None:
-            raise ValueError(f"posterior='noise_aware' is not available: {reason}")
-        private = math.isfinite(self.privacy_.epsilon)
-        if posterior == "noise_aware" or (posterior == "auto" and private and reason is None):
-            return self._posterior.noise_aware_draws(n_samples, random_state)
-        return self._posterior.draws(n_samples, random_state)
 
     def _start(self, public: Public) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients and intercepts of the model that the chain starts from."""

@@ -92,6 +92,16 @@ class Coordinates:
         """Return the same map with another constant feature."""
         return replace(self, constant=constant)
 
+    def scaled(self, factor: float) -> Coordinates:
+        """Return a map to rows that are longer by a factor."""
+        transform = None if self.transform is None else self.transform * factor
+        return replace(
+            self,
+            transform=transform,
+            scale=self.scale * factor,
+            dimension=self.dimension / factor**2,
+        )
+
     def apply(self, rows: np.ndarray) -> np.ndarray:
         """Multiply rows (of coefficients or gradients) by the symmetric matrix."""
         return rows * self.scale if self.transform is None else rows @ self.transform

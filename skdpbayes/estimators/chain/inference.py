@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.special import expit, ndtri
+from scipy.special import expit, ndtr, ndtri
 
 from skdpbayes import randomness
 from skdpbayes.estimators.chain.coordinates import Coordinates
@@ -52,7 +52,7 @@ from skdpbayes.estimators.chain.potential import CoefficientPrior
 from skdpbayes.estimators.chain.run import Score
 from skdpbayes.estimators.linear.normal import NormalMixture
 
-__all__ = ["MOST_COLUMNS", "Answers", "LabelAnswers", "ScoreEquation"]
+__all__ = ["MOST_COLUMNS", "Answers", "ErrorAnswers", "LabelAnswers", "ScoreEquation"]
 
 # A design has this many points, and at least as many for every column; half are reflections.
 POINTS, POINTS_PER_COLUMN = 1024, 32
@@ -110,6 +110,54 @@ class LabelAnswers:
         return answer
 
 
+@dataclass(frozen=True)
+class ErrorAnswers:
+    """Linear regression with normal errors, whose residuals are cut at a width and clipped."""
+
+    scale: float
+    """Standard deviation of the errors."""
+    width: float
+    """That of a Huber loss, or infinite."""
+
+    def at_states(
+        self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
+    ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Mean clipped residuals at every state, averaged over the errors.
+
+        The variance is that of a record whose states are at the truth: away from it residuals are
+        clipped more often and vary less.
+        """
+        bound = np.minimum(self.width, clip_norm / np.linalg.norm(rows, axis=1))
+        ratio = bound / self.scale
+        inside = 2.0 * ndtr(ratio) - 1.0 - 2.0 * ratio * _density(ratio)
+        square = np.square(self.scale) * inside + 2.0 * np.square(bound) * ndtr(-ratio)
+        spread = (1.0 + of_batches) * square
+        at_states = rows @ score.states.T / self.scale
+
+        def answer(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            gap = at_states - (rows @ theta / self.scale)[:, None]
+            # E clip(g + e, -r, r) is the integral of P(-r < g + e < r) over g
+            value, slope = _mean_clipped(gap, ratio[:, None])
+            return self.scale * (value @ score.weights), slope @ score.weights, spread
+
+        return answer
+
+
+def _density(x: np.ndarray) -> np.ndarray:
+    return np.exp(-0.5 * np.square(x)) / math.sqrt(2.0 * math.pi)
+
+
+def _mean_clipped(gap: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    r"""Mean of :math:`\mathrm{clip}(g + e, -b, b)` over standard normal *e*, and its slope in *g*.
+
+    It is :math:`s(g + b) - s(g - b) - b` with :math:`s(x) = x \Phi(x) + \varphi(x)`.
+    """
+    high, low = gap + bound, gap - bound
+    above, below = ndtr(high), ndtr(low)
+    value = high * above - low * below + _density(high) - _density(low) - bound
+    return value, above - below
+
+
 @dataclass(frozen=True, eq=False)
 class ScoreEquation:
     """The released numbers of a chain from which the posterior of its coefficients follows."""
@@ -143,11 +191,21 @@ class ScoreEquation:
             drawn = means[-1] + roots[-1] @ generator.standard_normal(theta.shape[0])
         return NormalMixture(np.array(means), np.array(roots))
 
-    def _design(self, points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    def center(self) -> np.ndarray:
+        """Coefficients of x and, last, the intercept, by the released moments as they are."""
+        lift = self._lift()
+        theta = self.score.weights @ self.score.states
+        belief = self._precision() / (1.0 + np.square(theta @ lift / self._tails()))
+        rows = self._design(_normal_points(self.coordinates.center.shape[0]), None)
+        return np.asarray(self._solve(rows, theta, belief)[0] @ lift)
+
+    def _design(self, points: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
         """Rows in the coordinates of the chain whose moments agree with the released ones."""
-        coordinates = self.coordinates
-        assert coordinates.moments is not None
-        mean, covariance = coordinates.moments.redrawn(generator)
+        coordinates, known = self.coordinates, self.coordinates.moments
+        assert known is not None
+        mean, covariance = known.mean, known.covariance
+        if generator is not None:
+            mean, covariance = known.redrawn(generator)
         middle = coordinates.apply(mean - coordinates.center)
         matrix = coordinates.apply(coordinates.apply(covariance).T)
         values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))

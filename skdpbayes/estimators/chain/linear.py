@@ -9,12 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from skdpbayes import models, privacy, randomness
 from skdpbayes._validation import (
     check_choice,
     check_flag,
     check_integer,
+    check_is_fitted,
     check_real,
     check_scale,
     longest_row,
@@ -37,15 +39,16 @@ from skdpbayes.estimators.chain.run import ChainResult, Dynamics, choose_draws, 
 from skdpbayes.estimators.linear.normal import NormalMixture
 from skdpbayes.estimators.linear.posterior import LinearPosterior, split_coefficients
 from skdpbayes.fitting.bounds import Bound
-from skdpbayes.fitting.estimator import NOT_PRIVATE
+from skdpbayes.fitting.estimator import NOT_PRIVATE, offers
 from skdpbayes.fitting.records import Block, Public, Records
 from skdpbayes.fitting.threads import one_blas_thread
 from skdpbayes.privacy.budget import Budget
 
 if TYPE_CHECKING:
     from skdpbayes.privacy.events import PrivacyEvent
+    from skdpbayes.privacy.guarantee import PrivacyGuarantee
 
-__all__ = ["POSTERIORS", "ChainPosterior", "LinearChain", "LinearChainPlan", "run_linear"]
+__all__ = ["ChainPosterior", "LinearChain", "LinearChainPlan", "run_linear"]
 
 # Moments of more columns than this are too large a matrix; their noise would be, too.
 MOST_COLUMNS = 2000
@@ -70,6 +73,8 @@ class LinearChain:
     prior_scale: Any
     fit_intercept: bool
     preconditioner: Any
+    privacy_: PrivacyGuarantee
+    _posterior: Any
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters: scikit-learn's."""
@@ -139,6 +144,7 @@ class LinearChain:
             settings=settings,
             prior=self._prior(public),
             loss=loss,
+            curvature=loss.curvature,
             silent=silent,
             fit_intercept=bool(self.fit_intercept),
             longest=longest,
@@ -147,6 +153,61 @@ class LinearChain:
             start=start,
             conditions=conditions,
         )
+
+    @available_if(offers("interval"))
+    def interval(self, level: float = 0.9) -> dict[str, np.ndarray]:
+        """Intervals for the true coefficients, the noise of the mechanism included.
+
+        They follow from the mean of the noisy gradients of all steps, whatever the sampler, and are
+        post-processing. The coefficients are those of the model on bounded rows: where
+        ``data_norm`` cuts many rows, they differ from the coefficients of the rows as they are.
+
+        Parameters
+        ----------
+        level : float, default=0.9
+            Probability that an interval should cover, in (0, 1).
+
+        Returns
+        -------
+        dict of ndarrays of shape (..., 2)
+            Lower and upper ends for ``"coef"`` and ``"intercept"``. Of a column whose variance
+            hardly exceeds the noise of the released moments they cover less often; see the user
+            guide.
+        """
+        return super().interval(level)  # type: ignore[misc,no-any-return]
+
+    def sample_posterior(
+        self, n_samples: int | None = None, random_state: Any = None, *, posterior: str = "auto"
+    ) -> dict[str, np.ndarray]:
+        """Draw coefficients given what the fit released; it costs no privacy.
+
+        Parameters
+        ----------
+        n_samples : int or None, default=None
+            Number of draws; None for 1000, or for all kept states of the chain.
+        random_state : int, RandomState, Generator or None, default=None
+            Of the draws; None takes states of the chain at even distances.
+        posterior : {"auto", "noise_aware", "chain"}, default="auto"
+            "noise_aware" draws from what the noisy gradients say about the true coefficients, the
+            distribution behind ``interval``. "chain" returns states of the chain: without privacy
+            they are draws from the posterior, with it they spread by ``temperature_`` and not by
+            what is unknown. "auto" is "noise_aware" for private fits that have intervals (public
+            and released numbers decide) and "chain" for all others.
+
+        Returns
+        -------
+        dict of ndarrays
+            First axis the draw.
+        """
+        check_choice("posterior", posterior, POSTERIORS)
+        check_is_fitted(self)
+        reason = self._posterior.missing.get("interval")
+        if posterior == "noise_aware" and reason is not None:
+            raise ValueError(f"posterior='noise_aware' is not available: {reason}")
+        private = math.isfinite(self.privacy_.epsilon)
+        if posterior == "noise_aware" or (posterior == "auto" and private and reason is None):
+            return self._posterior.noise_aware_draws(n_samples, random_state)
+        return self._posterior.draws(n_samples, random_state)
 
     def _prior(self, public: Public) -> CoefficientPrior:
         check_choice("prior", self.prior, PRIORS)
@@ -213,6 +274,8 @@ class LinearChainPlan:
     settings: rules.Settings
     prior: CoefficientPrior
     loss: models.Loss
+    curvature: tuple[float, float]
+    """Typical and largest curvature of a record's loss per unit of squared length."""
     silent: str | None
     """Why this loss has no intervals, or None."""
     fit_intercept: bool
@@ -223,6 +286,8 @@ class LinearChainPlan:
     covariance: np.ndarray | None
     start: tuple[np.ndarray, np.ndarray] | None
     conditions: tuple[str, ...]
+    signal: float = 1.0
+    """About how large coefficients are in the coordinates of the chain."""
 
     @property
     def grid(self) -> models.Grid | None:
@@ -247,7 +312,7 @@ class LinearChainPlan:
         """Release the moments of the rows, or do without."""
         d = rows.public.n_features
         least = rules.least_variance(
-            self.chain.n_samples, 1.0 / self.prior.precision, self.loss.curvature[1]
+            self.chain.n_samples, 1.0 / self.prior.precision, self.curvature[1]
         )
         if self.moments_mu > 0.0:
             return released_coordinates(
@@ -284,7 +349,7 @@ class LinearChainPlan:
         if coordinates.curvature is not None:
             stiffness = coordinates.curvature * n / coordinates.dimension
             return rules.SAMPLING_STEP / stiffness, coordinates
-        mean, largest = self.loss.curvature
+        mean, largest = self.curvature
         of_prior = coordinates.largest_prior_curvature(
             self.prior.precision, self.prior.of_intercept
         )
@@ -292,7 +357,7 @@ class LinearChainPlan:
             n,
             chain.n_steps,
             coordinates.dimension,
-            chain.gradient_noise,
+            chain.gradient_noise / self.signal,
             mean,
             largest,
             of_prior,
@@ -317,7 +382,7 @@ class LinearChainPlan:
         d = coordinates.center.shape[0]
         if d > MOST_COLUMNS_OF_INTERVALS:
             return f"{d} columns are too many; at most {MOST_COLUMNS_OF_INTERVALS} have intervals"
-        chain, mean = self.chain, self.loss.curvature[0]
+        chain, mean = self.chain, self.curvature[0]
         noise = chain.gradient_noise / math.sqrt(chain.n_steps)
         curvature = mean * chain.n_samples / coordinates.dimension
         if noise > LARGEST_NOISE * curvature:
@@ -359,7 +424,7 @@ class LinearChainPlan:
         if self.settings.sampler != "sgfs":
             return self.settings.dynamics(step, noise)
         coordinates = potential.coordinates
-        mean = coordinates.curvature or self.loss.curvature[0]
+        mean = coordinates.curvature or self.curvature[0]
         # noise of 4 / h on the gradient
         step = 4.0 / (rules.FISHER_NOISE * mean * self.chain.n_samples / coordinates.dimension)
         information = np.full(potential.shape[1], mean / coordinates.dimension)

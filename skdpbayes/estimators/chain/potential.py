@@ -14,7 +14,14 @@ from skdpbayes import models
 from skdpbayes.estimators.chain.coordinates import Coordinates
 from skdpbayes.fitting.records import Block, Records
 
-__all__ = ["ROUNDOFF", "CoefficientPrior", "LinearPotential", "Potential", "chain_blocks"]
+__all__ = [
+    "LARGEST",
+    "ROUNDOFF",
+    "CoefficientPrior",
+    "LinearPotential",
+    "Potential",
+    "chain_blocks",
+]
 
 # Coefficients of a chain that diverges are cut here: no logit overflows.
 LARGEST = 1e100
@@ -47,6 +54,15 @@ class CoefficientPrior:
     def cauchy(cls, scale: float, intercept_scale: float) -> CoefficientPrior:
         """Heavy tails: small effects are shrunk, large ones hardly."""
         return cls(2.0 / scale**2, scale, 2.0 / intercept_scale**2, intercept_scale)
+
+    def in_units(self, unit: float) -> CoefficientPrior:
+        """The same prior of coefficients that are counted in another unit."""
+        return CoefficientPrior(
+            self.precision * unit**2,
+            self.scale / unit,
+            self.of_intercept * unit**2,
+            self.intercept_scale / unit,
+        )
 
 
 def _square(scales: np.ndarray) -> np.ndarray:
