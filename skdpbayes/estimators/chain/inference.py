@@ -65,6 +65,8 @@ LEAST_SHARE = 0.15
 # Newton steps longer than this (in coordinates in which rows have length 1) are shortened.
 LONGEST_STEP = 3.0
 MOST_ITERATIONS = 60
+# Steps of a chain are taken together in this many runs where errors are normal.
+RUNS = 10
 # Of a step: deviations are hardly ever below a hundred times that.
 TOLERANCE = 1e-4
 
@@ -124,21 +126,29 @@ class ErrorAnswers:
     ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Mean clipped residuals at every state, averaged over the errors.
 
-        The variance is that of a record whose states are at the truth: away from it residuals are
-        clipped more often and vary less.
+        Steps in a row are taken together: predictions at their states are normal around their mean,
+        so that their variance adds to that of the errors. The variance of an answer is that of a
+        record whose states are at the truth: away from it residuals are clipped more often and vary
+        less.
         """
         bound = np.minimum(self.width, clip_norm / np.linalg.norm(rows, axis=1))
         ratio = bound / self.scale
         inside = 2.0 * ndtr(ratio) - 1.0 - 2.0 * ratio * _density(ratio)
         square = np.square(self.scale) * inside + 2.0 * np.square(bound) * ndtr(-ratio)
         spread = (1.0 + of_batches) * square
-        at_states = rows @ score.states.T / self.scale
+        n_states = score.states.shape[0]
+        starts = np.linspace(0, n_states, min(n_states, RUNS), endpoint=False).astype(int)
+        shares = np.add.reduceat(score.weights, starts)
+        logits = rows @ score.states.T
+        mean = np.add.reduceat(logits * score.weights, starts, axis=1) / shares
+        squares = np.add.reduceat(np.square(logits) * score.weights, starts, axis=1) / shares
+        deviation = np.sqrt(self.scale**2 + np.maximum(squares - np.square(mean), 0.0))
+        relative = bound[:, None] / deviation
 
         def answer(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            gap = at_states - (rows @ theta / self.scale)[:, None]
-            # E clip(g + e, -r, r) is the integral of P(-r < g + e < r) over g
-            value, slope = _mean_clipped(gap, ratio[:, None])
-            return self.scale * (value @ score.weights), slope @ score.weights, spread
+            gap = (mean - (rows @ theta)[:, None]) / deviation
+            value, slope = _mean_clipped(gap, relative)
+            return (deviation * value) @ shares, slope @ shares, spread
 
         return answer
 

@@ -24,6 +24,7 @@ from skdpbayes.estimators.chain.linear import (
     LinearRun,
     run_linear,
 )
+from skdpbayes.estimators.chain.plan import check_delta
 from skdpbayes.estimators.chain.potential import LARGEST, CoefficientPrior, chain_blocks
 from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.records import Public, Records
@@ -289,6 +290,7 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
         mu = math.inf
         setup: tuple[PrivacyEvent, ...] = ()
         if budget.private:
+            check_delta(budget.delta)
             spent = self._moments_mu(public, budget)
             left = math.sqrt(privacy.gdp_mu(budget.epsilon, budget.delta) ** 2 - spent**2)
             mu = left * math.sqrt(SCALE_SHARE)
