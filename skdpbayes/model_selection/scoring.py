@@ -26,12 +26,17 @@ RecordScore = Callable[[Any, Any, Any], Any]
 class HoldOutScore(Protocol):
     """What a search asks of a score."""
 
-    unit: int
-    """By how much one record moves a released integer, at most."""
-    table: bool
-    """Whether it is a table of counts, in which a record moves the cell that it is in."""
-    conditions: tuple[str, ...]
-    """What the sensitivity rests on."""
+    @property
+    def unit(self) -> int:
+        """By how much one record moves a released integer, at most."""
+
+    @property
+    def table(self) -> bool:
+        """Whether it is a table of counts, in which a record moves the cell that it is in."""
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What the sensitivity rests on."""
 
     def check_classes(self, classes: np.ndarray) -> None:
         """Refuse label sets that the score is not made for."""
