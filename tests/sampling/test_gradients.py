@@ -50,10 +50,10 @@ def test_sums_do_not_depend_on_blocks_and_order(monkeypatch):
     x = np.random.default_rng(0).normal(size=(300, 3))
     shared = (mean_gradient, None, x, 300, (3,), 0.7)
     order = np.random.default_rng(1).permutation(300)
-    whole = _Gradients(*shared).gradients(np.ones(3), None, 0.7)[0]
-    shuffled = _Gradients(*shared).gradients(np.ones(3), order, 0.7)[0]
+    whole = _Gradients(*shared).gradients(np.ones(3), None)[0]
+    shuffled = _Gradients(*shared).gradients(np.ones(3), order)[0]
     monkeypatch.setattr("skdpbayes.sampling.records.BLOCK_NUMBERS", 20)
-    np.testing.assert_array_equal(_Gradients(*shared).gradients(np.ones(3), order, 0.7)[0], whole)
+    np.testing.assert_array_equal(_Gradients(*shared).gradients(np.ones(3), order)[0], whole)
     np.testing.assert_array_equal(shuffled, whole)
 
 
