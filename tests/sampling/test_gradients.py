@@ -63,7 +63,7 @@ def test_a_record_moves_the_sum_by_at_most_twice_the_norm(wild):
     neighbor = x.copy()
     neighbor[7] = wild
     first, second = (
-        _Gradients(mean_gradient, None, data, 50, (3,), 0.5).gradients(np.ones(3), None, 0.5)[0]
+        _Gradients(mean_gradient, None, data, 50, (3,), 0.5).gradients(np.ones(3), None)[0]
         for data in (x, neighbor)
     )
     assert np.linalg.norm(first - second) <= 1.0
