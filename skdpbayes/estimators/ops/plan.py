@@ -54,8 +54,8 @@ RELAXATIONS = 4.0
 # A step of 1.5 / M inflates variances by at most a factor 4 (in a direction whose curvature attains
 # the public bound) and by about 1.5 on data such as Adult; 2 / M would not be stable there.
 STEP_FRACTION = 1.5
-# Cost limits of the automatic schedule. A batch visits a record once an epoch, which costs the
-# excess n_batches / n_epochs in mu^2 over full gradients, and saves n_batches passes.
+# Cost limits of the automatic schedule. A batch visits a record once an epoch, which costs an
+# excess of a few times 1 / n_epochs in mu^2 over full gradients, and saves n_batches passes.
 MAX_EPOCHS = 200
 MAX_BATCHES = 32
 MIN_BATCH_ROWS = 64
