@@ -115,7 +115,7 @@ def test_steps_of_a_seeded_run_have_different_seeds_and_none_is_kept(found):
 
 
 def test_planning_without_data_asks_for_the_columns_of_every_step(found):
-    X, y = table()
+    _, y = table()
     search = PrivateGridSearchCV(
         pipeline(), GRID, epsilon=4.0, delta=1e-5, strategy="compose", random_state=7
     )
@@ -237,8 +237,7 @@ def test_the_area_finds_the_better_ranking(strategy):
 
 
 def test_more_classes_than_two_have_no_area():
-    X, y = table(300)
-    rows = X[["age"]].to_numpy() / 120
+    rows = table(300)[0][["age"]].to_numpy() / 120
     search = PrivateGridSearchCV(ObjPertLogisticRegression(), {"C": [0.1]}, scoring="roc_auc")
     with pytest.raises(ValueError, match="two classes; got 3"):
         search.fit(rows, np.arange(300) % 3)

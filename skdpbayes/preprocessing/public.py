@@ -330,7 +330,7 @@ def private_preprocessor(
     categories: Mapping[Any, Any] | None = None,
     *,
     numeric: str = "linear",
-    n_knots: int = 8,
+    n_knots: int = 4,
     skewed: Collection[Any] = (),
     missing: Collection[Any] = (),
     norm: float = 1.0,
@@ -371,9 +371,11 @@ def private_preprocessor(
     categories : mapping from column to sequence
         The public categories of the columns that are not numbers.
     numeric : {"linear", "spline"}, default="linear"
-        How numbers enter the model.
-    n_knots : int, default=8
-        Number of hats per number, >= 2; without effect for "linear".
+        How numbers enter the model. "linear" keeps coefficients per unit and is the better choice
+        for regression; classifiers are mostly more accurate with "spline".
+    n_knots : int, default=4
+        Number of hats per number, >= 2; without effect for "linear". More pay off only from tens
+        of thousands of records on.
     skewed : collection of columns, default=()
         Numbers that are mapped by :math:`\log(1 + x - l)` before anything else: incomes, amounts,
         durations, whose bounds are much wider than most of their values. The unit of the column
@@ -455,7 +457,7 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):
         categories: Mapping[Any, Any] | None = None,
         *,
         numeric: str = "linear",
-        n_knots: int = 8,
+        n_knots: int = 4,
         skewed: Collection[Any] = (),
         missing: Collection[Any] = (),
         norm: float = 1.0,

@@ -14,9 +14,9 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from skdpbayes._validation import check_choice
+from skdpbayes.fitting.pipelines import privacy_of
 from skdpbayes.fitting.storage import versions
 from skdpbayes.privacy.guarantee import PrivacyGuarantee, profile_svg
-from skdpbayes.fitting.pipelines import privacy_of
 from skdpbayes.reporting.summary import summary
 
 __all__ = ["report"]

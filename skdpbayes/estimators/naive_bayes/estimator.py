@@ -462,8 +462,8 @@ class LaplaceNaiveBayes(PrivateClassifier):
         dict of ndarrays, draw axis first
             ``class_prior`` (S, K); for the columns of each distribution, in order,
             ``bernoulli_prob`` (S, K, columns), ``category_prob`` (S, K, columns, values; short
-            columns are padded with zeros, and with ``missing`` the last value is a missing one), ``token_prob`` (S, K, columns), ``mean`` and
-            ``variance`` (S, K, columns).
+            columns are padded with zeros, and with ``missing`` the last value is a missing one),
+            ``token_prob`` (S, K, columns), ``mean`` and ``variance`` (S, K, columns).
         """
         check_is_fitted(self)
         return self._posterior.draws(n_samples, random_state)
@@ -488,9 +488,9 @@ class LaplaceNaiveBayes(PrivateClassifier):
         -------
         X : ndarray or DataFrame of shape (n_samples, n_features)
             A data frame if the model was fitted on one. Bernoulli columns are 0 or 1 (above the
-            threshold), categorical ones hold codes (NaN for a missing one), Gaussian ones stay within their bounds. Totals
-            of multinomial rows, which the model does not describe, are Poisson with the mean of
-            the class, cut at ``max_total``.
+            threshold), categorical ones hold codes (NaN for a missing one), Gaussian ones stay
+            within their bounds. Totals of multinomial rows, which the model does not describe, are
+            Poisson with the mean of the class, cut at ``max_total``.
         y : ndarray of shape (n_samples,)
             Labels.
         """
