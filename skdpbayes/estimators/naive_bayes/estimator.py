@@ -6,6 +6,7 @@ import numbers
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -37,6 +38,7 @@ from skdpbayes.estimators.naive_bayes.ops import DrawPlan, draw_probabilities, p
 from skdpbayes.estimators.naive_bayes.posterior import Reading, Release, TablesPosterior
 from skdpbayes.exceptions import PrivacyWarning
 from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.chunks import Labels, example_of, is_chunked, read_chunks
 from skdpbayes.fitting.estimator import NOT_PRIVATE, offers, refuse_arguments
 from skdpbayes.fitting.frames import with_names
 from skdpbayes.fitting.merging import check_seeds, merged_seeds, parallel_claim, seeds_of
@@ -227,6 +229,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         "accept_large_sparse": False,
         "ensure_all_finite": "allow-nan",  # NaN is refused where the layout does not expect it
     }
+    _reads_chunks = True
     _seeds: tuple[Any, ...]
 
     def __init__(
@@ -293,13 +296,21 @@ class LaplaceNaiveBayes(PrivateClassifier):
         self._seeds = seeds_of(self.random_state)
         return self
 
-    def _read(self, X: Any, y: Any) -> Records:
+    def _read(self, X: Any, y: Any) -> Any:
         check_real("epsilon", self.epsilon, low=0.0, closed="high", remedy=NOT_PRIVATE)
-        try:
-            rows = read_table(self, X, y, bound=Bound(), classes=self.classes, **self._table_checks)
-        except ValueError as error:
-            refuse_text(X, error)
-            raise
+        rows: Any
+        if is_chunked(X) or is_chunked(y):
+            labels = Labels(self.classes, type(self).__name__)
+            how = {"bound": Bound(), "target": labels, "look": self._look, **self._table_checks}
+            rows = read_chunks(self, X, y, **how)
+        else:
+            try:
+                rows = read_table(
+                    self, X, y, bound=Bound(), classes=self.classes, **self._table_checks
+                )
+            except ValueError as error:
+                refuse_text(X, error)
+                raise
         public = rows.public
         kinds = column_kinds(self.distribution, (public.n_features, public.names))
         missing = check_flag("missing", self.missing)
@@ -307,23 +318,38 @@ class LaplaceNaiveBayes(PrivateClassifier):
         refuse_missing(rows.X, taken)
         categories: Any = self.categories
         conditions: tuple[str, ...] = ()
-        if categories is None and "categorical" in kinds:
+        in_memory = isinstance(rows, Records)
+        learned = categories is None and "categorical" in kinds
+        if learned:
             warnings.warn(
                 "categories=None takes the numbers of categories from the data, which reveals the "
                 "largest code of each column. Pass the public counts as categories.",
                 PrivacyWarning,
                 stacklevel=4,
             )
-            categories, conditions = highest_codes(rows.X, kinds), (FROM_DATA,)
+            found = rows.survey(partial(highest_codes, kinds=kinds)) if in_memory else rows.seen
+            categories, conditions = np.max(found, axis=0).tolist(), (FROM_DATA,)
         layout = self._layout(kinds, public.names, categories)
-        self._warn_of_threshold(X, kinds)
-        for block in rows.blocks():  # not bounded yet: sparse rows may have to be refused
-            check_rows(layout, block.X)
+        if not in_memory and layout.moment_columns and np.isinf(self.epsilon):
+            raise ValueError(
+                "gaussian columns with epsilon=inf need all rows in memory. Load rows that fit, or "
+                "choose a finite epsilon."
+            )
+        self._warn_of_threshold(example_of(X), kinds)
+        if in_memory or learned:  # else the reading pass has looked
+            rows.survey(partial(check_rows, layout))  # not bounded yet: sparse may be refused
         return replace(
             rows,
             public=replace(public, detail=layout, conditions=conditions),
             bound=bound_of(layout, public.n_features),
         )
+
+    def _look(self, n_features: int, names: np.ndarray | None) -> Any:
+        """What the reading pass asks of every chunk besides: its codes, or that they are right."""
+        kinds = column_kinds(self.distribution, (n_features, names))
+        if self.categories is None and "categorical" in kinds:
+            return partial(highest_codes, kinds=kinds)
+        return partial(check_rows, self._layout(kinds, names, self.categories))
 
     def _layout(self, kinds: tuple[str, ...], names: Any, categories: Any) -> Any:
         return build_layout(
