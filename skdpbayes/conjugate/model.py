@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -237,6 +237,10 @@ class ConjugateModel(BaseEstimator):
             plan = self._plan_draw(n, budget)
         else:
             plan = _plan_noise(budget, mechanism, *self._moves(moved(adjacency)))
+            plan = replace(plan, conditions=self._conditions())
+        # without noise the released statistic is the true one
+        naive = posterior == "naive" or not budget.private
+        self._check_release(naive)
         generator = randomness.make_generator(random_state)
         claim = budget.reserve(plan, type(self).__name__)
         with spent(ledger):
@@ -245,8 +249,6 @@ class ConjugateModel(BaseEstimator):
                 drawn = self._one_draw(values.held, plan.temper, budget, generator)
                 released = {"draws": drawn, "temperature": 1.0 / plan.temper}
                 return PrivatePosterior(claim, released, partial(_first_draws, drawn), 1)
-            # without noise the released statistic is the true one
-            naive = posterior == "naive" or not budget.private
             return PrivatePosterior(claim, *self._release(values, plan.noise, naive, generator))
 
     def _plan_draw(self, n: int, budget: Budget) -> ConjugatePlan:
@@ -260,7 +262,14 @@ class ConjugateModel(BaseEstimator):
         """Check the model's own parameters."""
         raise NotImplementedError
 
-    def _read(self, data: Any) -> np.ndarray:
+    def _check_release(self, naive: bool) -> None:
+        """Refuse a posterior that the model's parameters do not allow."""
+
+    def _conditions(self) -> tuple[str, ...]:
+        """Return what a release of noisy statistics rests on, in words."""
+        return ()
+
+    def _read(self, data: Any) -> Any:
         """Return the data as an array within the model's public bounds."""
         raise NotImplementedError
 

@@ -594,14 +594,14 @@ def _agreed(facts: list[Facts]) -> Facts:
 
 @dataclass(frozen=True)
 class Values:
-    """Validated numbers, one per record, in memory: what the models of a single number read."""
+    """Validated records in memory: what conjugate models read."""
 
     held: np.ndarray
 
     @property
     def size(self) -> int:
         """The number of records."""
-        return int(self.held.size)
+        return len(self.held)
 
     def total(self, kernel: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Return a sum over records that is exact."""
@@ -640,7 +640,7 @@ def read_values(read: Callable[[Any], np.ndarray], data: Any) -> Values | Chunke
 
 
 def _inspected_values(read: Callable[[Any], np.ndarray], data: Any, _: Any) -> Facts:
-    n = int(np.size(data))
+    n = len(data)
     try:
         if n:
             read(data)
@@ -657,7 +657,7 @@ def _total_of_values(
     data: Any,
     _: Any,
 ) -> Part:
-    n = int(np.size(data))
+    n = len(data)
     return Part(n, kernel(read(data))) if n else Part()
 
 

@@ -16,6 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from skdpbayes import randomness
 from skdpbayes._validation import (
     check_choice,
+    check_flag,
     check_integer,
     check_is_fitted,
     check_real,
@@ -30,6 +31,7 @@ from skdpbayes.estimators.naive_bayes.layout import (
     column_kinds,
     count_block,
     highest_codes,
+    refuse_missing,
     refuse_text,
 )
 from skdpbayes.estimators.naive_bayes.ops import DrawPlan, draw_probabilities, plan_draw
@@ -53,6 +55,7 @@ FROM_DATA = "the numbers of categories, which were taken from the data, are publ
 COLUMN_PARAMETERS = (
     ("binarize", "auto", "bernoulli"),
     ("categories", None, "categorical"),
+    ("missing", False, "categorical"),
     ("max_total", None, "multinomial"),
     ("bounds", None, "gaussian"),
     ("var_smoothing", 1e-9, "gaussian"),
@@ -138,6 +141,11 @@ class LaplaceNaiveBayes(PrivateClassifier):
         Public number of categories of the categorical columns, coded 0, 1, ...: one for all, one
         per feature, one per categorical column, or a mapping from column names. None takes them
         from the data, with a warning and an entry in ``privacy_.conditions``.
+    missing : bool, default=False
+        Whether categorical columns may lack values (NaN). How many records of a class lack one is
+        then counted as one more value, which costs no more; probabilities are those of the values
+        that were observed, and a missing value says nothing about the class of its row. False
+        refuses missing values, as all other columns do.
     bounds : (low, high), sequence of pairs, mapping or None, default=None
         Public bounds of the Gaussian columns, as ``categories``; required for them. Values outside
         are clipped, in ``fit`` and in predictions alike.
@@ -219,6 +227,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         "dtype": [np.float64, np.int64],
         "order": "C",
         "accept_large_sparse": False,
+        "ensure_all_finite": "allow-nan",  # NaN is refused where the layout does not expect it
     }
     _reads_chunks = True
     _seeds: tuple[Any, ...]
@@ -234,6 +243,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         alpha: float = 1.0,
         binarize: float | str | None = "auto",
         categories: Any = None,
+        missing: bool = False,
         bounds: Any = None,
         max_total: int | None = None,
         var_smoothing: float = 1e-9,
@@ -252,6 +262,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         self.alpha = alpha
         self.binarize = binarize
         self.categories = categories
+        self.missing = missing
         self.bounds = bounds
         self.max_total = max_total
         self.var_smoothing = var_smoothing
@@ -302,6 +313,9 @@ class LaplaceNaiveBayes(PrivateClassifier):
                 raise
         public = rows.public
         kinds = column_kinds(self.distribution, (public.n_features, public.names))
+        missing = check_flag("missing", self.missing)
+        taken = [j for j, kind in enumerate(kinds) if missing and kind == "categorical"]
+        refuse_missing(rows.X, taken)
         categories: Any = self.categories
         conditions: tuple[str, ...] = ()
         in_memory = isinstance(rows, Records)
@@ -346,6 +360,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
             bounds=self.bounds,
             max_total=self.max_total,
             private=bool(np.isfinite(self.epsilon)),
+            missing=check_flag("missing", self.missing),
         )
 
     def _threshold(self) -> float | None:
@@ -397,6 +412,11 @@ class LaplaceNaiveBayes(PrivateClassifier):
         self._refuse_idle(layout)
         plan: CountsPlan | DrawPlan
         if self.mechanism == "ops":
+            if layout.missing:
+                raise ValueError(
+                    "mechanism='ops' does not take missing values: use mechanism='laplace' or "
+                    "'gaussian', or give them a category of their own."
+                )
             share, alpha = float(self.min_probability), float(self.alpha)
             plan = plan_draw(layout, public.n_classes, share, alpha, budget)
         else:
@@ -468,8 +488,8 @@ class LaplaceNaiveBayes(PrivateClassifier):
         dict of ndarrays, draw axis first
             ``class_prior`` (S, K); for the columns of each distribution, in order,
             ``bernoulli_prob`` (S, K, columns), ``category_prob`` (S, K, columns, values; short
-            columns are padded with zeros), ``token_prob`` (S, K, columns), ``mean`` and
-            ``variance`` (S, K, columns).
+            columns are padded with zeros, and with ``missing`` the last value is a missing one),
+            ``token_prob`` (S, K, columns), ``mean`` and ``variance`` (S, K, columns).
         """
         check_is_fitted(self)
         return self._posterior.draws(n_samples, random_state)
@@ -494,9 +514,9 @@ class LaplaceNaiveBayes(PrivateClassifier):
         -------
         X : ndarray or DataFrame of shape (n_samples, n_features)
             A data frame if the model was fitted on one. Bernoulli columns are 0 or 1 (above the
-            threshold), categorical ones hold codes, Gaussian ones stay within their bounds. Totals
-            of multinomial rows, which the model does not describe, are Poisson with the mean of
-            the class, cut at ``max_total``.
+            threshold), categorical ones hold codes (NaN for a missing one), Gaussian ones stay
+            within their bounds. Totals of multinomial rows, which the model does not describe, are
+            Poisson with the mean of the class, cut at ``max_total``.
         y : ndarray of shape (n_samples,)
             Labels.
         """
@@ -504,8 +524,10 @@ class LaplaceNaiveBayes(PrivateClassifier):
         n_samples = check_integer("n_samples", n_samples, low=1)
         X, codes = self._posterior.sample(n_samples, self.n_features_in_, random_state)
         layout = self._posterior.scores.layout
-        whole = (*layout.table_columns, *layout.token_columns)
-        if not layout.moment_columns:
+        tables = zip(layout.table_columns, layout.binary, strict=True)
+        whole = [column for column, binary in tables if binary or not layout.missing]
+        whole += layout.token_columns
+        if not layout.moment_columns and not layout.missing:
             X = X.astype(np.int64)
         names = getattr(self, "feature_names_in_", None)
         return with_names(X, names, whole), self.classes_[codes]
@@ -622,6 +644,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         )
         tags.input_tags.positive_only = "multinomial" in kinds
         tags.input_tags.categorical = "categorical" in kinds
+        tags.input_tags.allow_nan = self.missing is True
         return tags
 
 
