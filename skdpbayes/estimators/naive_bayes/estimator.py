@@ -27,6 +27,7 @@ from skdpbayes.estimators.naive_bayes.counts import CountsPlan, add_noise, plan_
 from skdpbayes.estimators.naive_bayes.layout import (
     bound_of,
     build_layout,
+    categories_from,
     check_rows,
     column_kinds,
     count_block,
@@ -313,12 +314,11 @@ class LaplaceNaiveBayes(PrivateClassifier):
                 raise
         public = rows.public
         kinds = column_kinds(self.distribution, (public.n_features, public.names))
-        missing = check_flag("missing", self.missing)
-        taken = [j for j, kind in enumerate(kinds) if missing and kind == "categorical"]
-        refuse_missing(rows.X, taken)
         categories: Any = self.categories
         conditions: tuple[str, ...] = ()
         in_memory = isinstance(rows, Records)
+        if in_memory:
+            refuse_missing(rows.X, self._may_miss(kinds))
         learned = categories is None and "categorical" in kinds
         if learned:
             warnings.warn(
@@ -328,7 +328,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
                 stacklevel=4,
             )
             found = rows.survey(partial(highest_codes, kinds=kinds)) if in_memory else rows.seen
-            categories, conditions = np.max(found, axis=0).tolist(), (FROM_DATA,)
+            categories, conditions = categories_from(found), (FROM_DATA,)
         layout = self._layout(kinds, public.names, categories)
         if not in_memory and layout.moment_columns and np.isinf(self.epsilon):
             raise ValueError(
@@ -347,9 +347,15 @@ class LaplaceNaiveBayes(PrivateClassifier):
     def _look(self, n_features: int, names: np.ndarray | None) -> Any:
         """What the reading pass asks of every chunk besides: its codes, or that they are right."""
         kinds = column_kinds(self.distribution, (n_features, names))
-        if self.categories is None and "categorical" in kinds:
-            return partial(highest_codes, kinds=kinds)
-        return partial(check_rows, self._layout(kinds, names, self.categories))
+        then: Any = partial(highest_codes, kinds=kinds)
+        if self.categories is not None or "categorical" not in kinds:
+            then = partial(check_rows, self._layout(kinds, names, self.categories))
+        return partial(_looked_at, self._may_miss(kinds), then)
+
+    def _may_miss(self, kinds: tuple[str, ...]) -> list[int]:
+        """Return the columns in which values may be missing."""
+        missing = check_flag("missing", self.missing)
+        return [j for j, kind in enumerate(kinds) if missing and kind == "categorical"]
 
     def _layout(self, kinds: tuple[str, ...], names: Any, categories: Any) -> Any:
         return build_layout(
@@ -646,6 +652,11 @@ class LaplaceNaiveBayes(PrivateClassifier):
         tags.input_tags.categorical = "categorical" in kinds
         tags.input_tags.allow_nan = self.missing is True
         return tags
+
+
+def _looked_at(may_miss: list[int], then: Any, X: Any) -> Any:
+    refuse_missing(X, may_miss)
+    return then(X)
 
 
 def _with_moments(release: Release, rows: Records) -> Release:

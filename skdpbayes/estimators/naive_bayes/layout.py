@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ __all__ = [
     "Shape",
     "bound_of",
     "build_layout",
+    "categories_from",
     "check_rows",
     "column_kinds",
     "count_block",
@@ -155,13 +156,18 @@ def _columns_of(kinds: tuple[str, ...], name: str) -> tuple[int, ...]:
     return tuple(j for j, kind in enumerate(kinds) if kind == name)
 
 
-def highest_codes(X: Any, kinds: tuple[str, ...]) -> list[int]:
-    """Take the numbers of categories from the data, one per categorical column."""
+def highest_codes(X: Any, kinds: tuple[str, ...]) -> np.ndarray:
+    """Return the largest code of a block in each categorical column; NaN where all are missing."""
     _refuse_sparse(X)
-    highest = [np.fmax.reduce(X[:, j]) for j in _columns_of(kinds, "categorical")]
+    return np.array([np.fmax.reduce(X[:, j]) for j in _columns_of(kinds, "categorical")])
+
+
+def categories_from(found: Sequence[np.ndarray]) -> list[int]:
+    """Take the numbers of categories from the largest codes of all blocks."""
+    highest = np.fmax.reduce(np.array(found, dtype=np.float64), axis=0)
     if np.isnan(highest).any():
         raise ValueError("X has a categorical column without a value: pass categories.")
-    if max(highest) >= LARGEST_CODE:
+    if highest.max() >= LARGEST_CODE:
         raise ValueError(
             f"categories=None takes codes below {LARGEST_CODE}, and X has a larger one. Encode the "
             "categories as 0, 1, ..., or pass their public numbers."
