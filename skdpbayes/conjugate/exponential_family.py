@@ -10,6 +10,7 @@ import numpy as np
 
 from skdpbayes._validation import check_integer, check_scale
 from skdpbayes.conjugate.model import ConjugateModel, Draw
+from skdpbayes.fitting.chunks import ChunkedValues, Values
 from skdpbayes.privacy.budget import Budget, Noise
 from skdpbayes.release import counts as release
 
@@ -147,10 +148,14 @@ class ExponentialFamily(ConjugateModel):
         return ("statistic computes each row of its result from that row's record alone",)
 
     def _release(
-        self, values: Any, noise: Noise, naive: bool, generator: np.random.Generator
+        self,
+        values: Values | ChunkedValues,
+        noise: Noise,
+        naive: bool,
+        generator: np.random.Generator,
     ) -> tuple[dict[str, Any], Draw]:
-        n = len(values)
-        exact = self._integers(values, n, noise.law).sum(axis=0)
+        n = values.size
+        exact = values.total(partial(self._total, noise.law))
         noisy = release.counts(generator, exact, noise) / STEPS
         center, unit = self._place()
         total = n * center + unit * noisy
@@ -160,6 +165,9 @@ class ExponentialFamily(ConjugateModel):
             return released, partial(_draw_given, self._projected(total, n), n, self.draw)
         latent = _Latent(self, total, n, noise.law, scale)
         return released, latent.draws
+
+    def _total(self, law: str, values: Any) -> np.ndarray:
+        return np.asarray(self._integers(values, len(values), law).sum(axis=0))
 
     def _integers(self, values: Any, n: int, law: str) -> np.ndarray:
         """Return clamped statistics in steps of the grid, cut toward zero."""

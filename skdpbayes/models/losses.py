@@ -5,7 +5,7 @@ class) and its target :math:`y`. A new loss is one class and one kernel in this 
 outside asks which loss it has: kernels call `Loss.pointwise`, and rules of privacy take the
 numbers `Loss.slope`, `Loss.range`, `Loss.gap` and so on.
 
-Targets are codes of labels (``int64``) for classes, and floats otherwise: in [-1, 1] for
+Targets are codes of labels (``int64``) for classes, and floats otherwise: in [-reach, reach] for
 `SquaredLoss` and `HuberLoss`, in [0, cap] for `PoissonLoss`. Facts that depend on the size of the
 logits take ``largest_logit``, a bound on the Euclidean norm of a record's logits. They are upper
 bounds, rounded up where they are not exact; those that need a search are searched for in
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from numba import njit
-from scipy.special import expit, softmax
+from scipy.special import expit, ndtr, softmax
 
 from skdpbayes.privacy import logistic_gradient_gap, softmax_gradient_norm, softmax_range
 
@@ -76,6 +76,11 @@ class Loss:
         raise NotImplementedError
 
     @property
+    def reach(self) -> float:
+        """Largest absolute value of a target that is a number."""
+        return 1.0
+
+    @property
     def likelihood(self) -> bool:
         """Whether it is the negative logarithm of a density, so that there is a true parameter."""
         return False
@@ -95,6 +100,20 @@ class Loss:
     def least_curvature(self, largest_logit: float) -> float:
         """Lower bound on the second derivative among logits of bounded norm."""
         return 0.0
+
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        """Second derivative, averaged over normal logits, shape (n,); of several, the largest.
+
+        Parameters
+        ----------
+        z : ndarray of shape (n, n_outputs)
+            Means of the logits.
+        target : ndarray of shape (n,)
+            Codes or numbers.
+        variance : ndarray of shape (n,)
+            Variances of the logits.
+        """
+        raise NotImplementedError
 
     def smoothed(self, width: float) -> Loss:
         """Return itself or, of unbounded curvature, one below that by at most ``width / 2``."""
@@ -170,6 +189,12 @@ class LogisticLoss(Loss):
     def mean(self, z: Array) -> Array:
         return np.asarray(expit(z))
 
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        """MacKay (1992) approximates the mean of a logistic function so; its slope is this."""
+        shrink = _mackay(variance)
+        likely = expit(shrink * (z[:, 0] + np.where(target == 1, -self.margin, self.margin)))
+        return np.asarray(shrink * likely * (1.0 - likely))
+
     def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
         _logistic(z, target, float(self.margin), value, second)
 
@@ -191,6 +216,10 @@ def _logistic(z: Any, target: Any, margin: float, value: Any, second: Any) -> No
                 value[i, k] = max(-shifted if one else shifted, 0.0) + np.log(1.0 + small)
             if with_second:
                 second[i, k] = likely * unlikely
+
+
+def _mackay(variance: Array) -> Array:
+    return np.asarray(1.0 / np.sqrt(1.0 + math.pi * variance / 8.0))
 
 
 def _softplus(value: float) -> float:
@@ -320,6 +349,12 @@ class SoftmaxLoss(Loss):
     def mean(self, z: Array) -> Array:
         return np.asarray(softmax(z, axis=-1))
 
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        """A softmax has at most twice the curvature of its class with the most."""
+        shrink = _mackay(variance)
+        probability = softmax(shrink[:, None] * z, axis=1)
+        return np.asarray(2.0 * shrink * (probability * (1.0 - probability)).max(axis=1))
+
     def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
         _softmax(z, target, self.n_classes, value, second)
 
@@ -359,9 +394,10 @@ def _softmax(z: Any, target: Any, n_classes: int, value: Any, second: Any) -> No
 
 @dataclass(frozen=True)
 class HuberLoss(Loss):
-    r""":math:`(z - y)^2 / 2` up to the distance *w*, then linear; targets in [-1, 1]."""
+    r""":math:`(z - y)^2 / 2` up to the distance *w*, then linear; targets in [-reach, reach]."""
 
     width: float
+    reach: float = 1.0
 
     @property
     def curvature(self) -> tuple[float, float]:
@@ -370,7 +406,7 @@ class HuberLoss(Loss):
 
     @property
     def at_zero(self) -> float:
-        return self._of_gap(1.0)
+        return self._of_gap(self.reach)
 
     def _of_gap(self, gap: float) -> float:
         if gap <= self.width:
@@ -378,16 +414,24 @@ class HuberLoss(Loss):
         return self.width * (gap - 0.5 * self.width)
 
     def slope_within(self, largest_logit: float) -> float:
-        return min(self.width, 1.0 + largest_logit)
+        return min(self.width, self.reach + largest_logit)
 
     def range(self, largest_logit: float) -> float:
-        """Attained by the target 1: as far away as possible, and as close."""
+        """Attained by a target at the end: as far away as possible, and as close."""
         if math.isinf(largest_logit):
             return math.inf
-        return self._of_gap(1.0 + largest_logit) - self._of_gap(max(0.0, 1.0 - largest_logit))
+        near = max(0.0, self.reach - largest_logit)
+        return self._of_gap(self.reach + largest_logit) - self._of_gap(near)
 
     def mean(self, z: Array) -> Array:
         return z
+
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        """Probability that the residual is on the quadratic part."""
+        gap, deviation = z[:, 0] - target, np.sqrt(np.maximum(variance, 1e-300))
+        return np.asarray(
+            ndtr((self.width - gap) / deviation) - ndtr((-self.width - gap) / deviation)
+        )
 
     def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
         _huber(z, target, float(self.width), value, second)
@@ -395,7 +439,9 @@ class HuberLoss(Loss):
 
 @dataclass(frozen=True)
 class SquaredLoss(Loss):
-    r""":math:`(z - y)^2 / 2`; targets in [-1, 1]."""
+    r""":math:`(z - y)^2 / 2`; targets in [-reach, reach]."""
+
+    reach: float = 1.0
 
     @property
     def likelihood(self) -> bool:
@@ -408,18 +454,21 @@ class SquaredLoss(Loss):
 
     @property
     def at_zero(self) -> float:
-        return 0.5
+        return 0.5 * self.reach**2
 
     def slope_within(self, largest_logit: float) -> float:
-        return 1.0 + largest_logit
+        return self.reach + largest_logit
 
     def range(self, largest_logit: float) -> float:
-        """Attained by the target 1: as far away as possible, and as close."""
-        near = max(0.0, 1.0 - largest_logit)
-        return 0.5 * (1.0 + largest_logit) ** 2 - 0.5 * near**2
+        """Attained by a target at the end: as far away as possible, and as close."""
+        near = max(0.0, self.reach - largest_logit)
+        return 0.5 * (self.reach + largest_logit) ** 2 - 0.5 * near**2
 
     def mean(self, z: Array) -> Array:
         return z
+
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        return np.ones(z.shape[0])
 
     def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
         _huber(z, target, math.inf, value, second)
@@ -441,31 +490,42 @@ def _huber(z: Any, target: Any, width: float, value: Any, second: Any) -> None:
 
 @dataclass(frozen=True)
 class PoissonLoss(Loss):
-    r""":math:`\lambda - y z` of counts *y* in [0, cap] with the rate :math:`\lambda = e^z`.
+    r""":math:`\lambda - y z` of counts *y* in [0, cap] with the rate :math:`\lambda = m e^z`.
 
-    Above the cap the rate stays there and the loss goes on in a straight line, so that its slope is
-    bounded by the cap.
+    The base *m* is the rate at the logit 0. Above the cap the rate stays there and the loss goes on
+    in a straight line, so that its slope is bounded by the cap.
     """
 
     cap: float
+    base: float = 1.0
+
+    @property
+    def reach(self) -> float:
+        return self.cap
 
     @property
     def curvature(self) -> tuple[float, float]:
-        """A typical one at the rate 1."""
-        return min(1.0, self.cap), self.cap
+        """A typical one at the base."""
+        return min(self.base, self.cap), self.cap
 
     @property
     def at_zero(self) -> float:
         return self._of_none(0.0)
 
+    @property
+    def _top(self) -> float:
+        """Logit of the cap."""
+        return math.log(self.cap / self.base)
+
     def _of_none(self, z: float) -> float:
         """Loss of the count 0, which grows with the logit."""
-        top = math.log(self.cap)
-        return math.exp(z) if z <= top else self.cap * (1.0 + (z - top))
+        top = self._top
+        return self.base * math.exp(z) if z <= top else self.cap * (1.0 + (z - top))
 
     def slope_within(self, largest_logit: float) -> float:
-        top = math.log(self.cap)
-        most, least = math.exp(min(largest_logit, top)), math.exp(min(-largest_logit, top))
+        most, least = (
+            self.base * math.exp(min(z, self._top)) for z in (largest_logit, -largest_logit)
+        )
         return min(self.cap, max(most, self.cap - least) * (1.0 + _ROUNDING))
 
     def range(self, largest_logit: float) -> float:
@@ -477,24 +537,28 @@ class PoissonLoss(Loss):
         return max(high - low, low + fall - high) + _ROUNDING * (high + fall)
 
     def mean(self, z: Array) -> Array:
-        return np.asarray(np.exp(np.minimum(z, math.log(self.cap))))
+        return np.asarray(self.base * np.exp(np.minimum(z, self._top)))
+
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        """Mean of a lognormal rate, the cap aside."""
+        return self.mean(z[:, 0] + 0.5 * variance)
 
     def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
-        _poisson(z, target, float(self.cap), value, second)
+        _poisson(z, target, float(self.cap), math.log(self.base), value, second)
 
 
 @njit(cache=True)
-def _poisson(z: Any, target: Any, cap: float, value: Any, second: Any) -> None:
+def _poisson(z: Any, target: Any, cap: float, shift: float, value: Any, second: Any) -> None:
     with_value, with_second = value.shape[0] > 0, second.shape[0] > 0
     top = np.log(cap)
     for i in range(z.shape[0]):
         for k in range(z.shape[1]):
-            logit = z[i, k]
+            logit = z[i, k] + shift
             below = logit <= top
             rate = min(np.exp(logit), cap) if below else cap
             if with_value:
                 line = rate if below else cap * (1.0 + (logit - top))
-                value[i, k] = line - target[i] * logit
+                value[i, k] = line - target[i] * z[i, k]
             if with_second:
                 second[i, k] = rate if below else 0.0
             z[i, k] = rate - target[i]

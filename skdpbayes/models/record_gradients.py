@@ -4,7 +4,7 @@ A block holds one record's gradient per row, in single precision and in pieces (
 of a model). With :math:`\nu_i` the length of row *i* over all pieces, the sum is
 :math:`\sum_i \min(1, L / \nu_i)\, g_i`. Lengths and products are double precision, and every
 product is rounded to a multiple of a unit so large that sums are exact
-(`~skdpbayes.models.minibatch.sum_unit`): a sum is the sum of one number per record.
+(`~skdpbayes.models.sum_unit`): a sum is the sum of one number per record.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class _Gradients:
         self.unit = models.sum_unit(self.n, self.clip_norm)
 
     def gradients(
-        self, position: np.ndarray, rows: np.ndarray | None, clip_norm: float
+        self, position: np.ndarray, rows: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Sum of clipped gradients of the negative log-likelihood, and that of the prior's."""
         position = np.fmax(np.fmin(position, LARGEST), -LARGEST)
@@ -178,7 +178,7 @@ class _Gradients:
                     f"{wanted}; got {returned.shape}."
                 )
             flat = returned.reshape(wanted[0], self.size).astype(np.float64)
-            total += clipped_integers(flat, clip_norm, self.unit).sum(axis=0)
+            total += clipped_integers(flat, self.clip_norm, self.unit).sum(axis=0)
         prior = np.zeros(self.shape)
         if self.prior is not None:
             prior = np.asarray(self.prior(position.copy()), dtype=np.float64)
@@ -187,9 +187,6 @@ class _Gradients:
                     f"prior_gradient must return an array of shape {self.shape}; got {prior.shape}."
                 )
         return (-self.unit * total).reshape(self.shape), -prior
-
-    def langevin_states(self, *_: Any) -> None:
-        """There is no kernel of many steps for a user's function."""
 
     def rounding(self, n_rows: int) -> float:
         """Bound on what the division by the grid of the noise adds to the distance of two sums."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdpbayes.models.minibatch import sum_unit
+from skdpbayes.models import sum_unit
 from skdpbayes.models.record_gradients import add_clipped_records
 
 SIZES = (3, 17)

@@ -6,7 +6,6 @@ import copy
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -40,7 +39,7 @@ class ModulePotential:
         self.threads = ThreadPoolExecutor(max(1, len(others)))
 
     def gradients(
-        self, position: np.ndarray, rows: np.ndarray | None, clip_norm: float | None = None
+        self, position: np.ndarray, rows: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Sum of clipped gradients, and gradient of |theta|^2 / (2 prior_scale^2)."""
         batch = np.arange(self.X.shape[0]) if rows is None else rows
@@ -64,9 +63,6 @@ class ModulePotential:
         for part in running:
             total += part.result()
         return total, position / self.prior_scale**2
-
-    def langevin_states(self, *_: Any) -> None:
-        """There is no kernel of many steps: one takes much longer than the loop around it."""
 
     def rounding(self, n_rows: int) -> float:
         """Bound on what rounding adds to the distance of two sums of at most ``n_rows`` records.
