@@ -261,10 +261,11 @@ def test_scikit_learns_checks():
     assert failed == []
 
 
-def test_the_torch_example_of_the_guide_runs():
+def test_the_torch_example_of_the_guide_runs(tmp_path, monkeypatch):
     page = (DOCS / "images.rst").read_text(encoding="utf-8")
     blocks = re.findall(r"\.\. code-block:: python\n\n((?:    .*\n|\n)+)", page)
     assert blocks
     names: dict = {}
+    monkeypatch.chdir(tmp_path)
     for block in blocks:
         exec(re.sub(r"^    ", "", block, flags=re.MULTILINE), names)
