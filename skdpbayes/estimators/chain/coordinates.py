@@ -134,7 +134,7 @@ class Coordinates:
         """
         if self.transform is None:
             return self.scale**2 * of_coefficients
-        stretch = float(np.linalg.norm(self.transform, 2)) ** 2
+        stretch = float(np.linalg.eigvalsh(self.transform)[-1]) ** 2
         moved = self.center @ self.transform
         return stretch * of_coefficients + float(moved @ moved) * of_intercept
 
