@@ -278,6 +278,7 @@ def test_runs_of_a_seeded_estimator_stay_independent():
     assert len(releases) == 3
 
 
+@pytest.mark.slow
 def test_pipelines_frames_and_random_candidates():
     X, y = linear_data()
     frame = pd.DataFrame(X, columns=list("abc"))
