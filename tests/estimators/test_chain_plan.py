@@ -23,7 +23,7 @@ from skdpbayes.estimators.network.potential import NetworkPotential, network_inp
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting.bounds import Bound
 from skdpbayes.papers import wang2015_noise_multiplier
-from skdpbayes.papers.renyi import rdp_epsilon, rdp_noise_multiplier
+from tests.privacy.renyi_reference import rdp_epsilon, rdp_noise_multiplier
 
 PRIOR = CoefficientPrior.normal(10.0, 10.0)
 BASE = {
