@@ -1,15 +1,14 @@
 """Compile for the tests into a folder that belongs to these very sources.
 
-Numba notices a change of the file that holds a jitted function, but not of another file whose jitted
-functions it calls, and would serve the old code. A folder named by a digest of all sources that are
-compiled cannot be stale. ``NUMBA_CACHE_DIR`` is where such folders are made, if it is set.
+Numba notices a change of the file that holds a jitted function, but not of another file whose
+jitted functions it calls, and would serve the old code. A folder named by a digest of all sources
+that are compiled cannot be stale. It is made in ``NUMBA_CACHE_DIR``, if that is set.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 
 COMPILED_ROOMS = ("models", "randomness", "samplers")
@@ -29,10 +28,8 @@ def pytest_configure() -> None:
     """Choose the folder before anything imports Numba; workers inherit the choice."""
     if "SKDPBAYES_COMPILED" in os.environ:
         return
-    given = os.environ.get("NUMBA_CACHE_DIR") or str(
-        Path(tempfile.gettempdir()) / "skdpbayes-numba"
-    )
-    package = Path(__file__).parent / "skdpbayes"
-    if package.is_dir():  # else the tests run against an installed package, which does not change
-        folder = Path(given) / digest_of_sources(package)
-        os.environ["NUMBA_CACHE_DIR"] = os.environ["SKDPBAYES_COMPILED"] = str(folder)
+    here = Path(__file__).parent
+    if (here / "skdpbayes").is_dir():  # else an installed package is tested, which does not change
+        given = Path(os.environ.get("NUMBA_CACHE_DIR") or here / ".numba_cache")
+        folder = str(given / digest_of_sources(here / "skdpbayes"))
+        os.environ["NUMBA_CACHE_DIR"] = os.environ["SKDPBAYES_COMPILED"] = folder
