@@ -26,6 +26,7 @@ from sklearn.neural_network import MLPClassifier
 from skdpbayes import (
     DPSGLDClassifier,
     DPSGLDNetworkClassifier,
+    DPSGLDRegressor,
     LaplaceNaiveBayes,
     ObjPertLogisticRegression,
     OPSLinearSVC,
@@ -271,6 +272,25 @@ def same_as_ridge(fitted: BaseEstimator, X: Any, y: Any) -> None:
     np.testing.assert_allclose(draws["coef"].std(axis=0), expected, rtol=0.06)
 
 
+def chain_around_the_ridge(fitted: BaseEstimator, X: Any, y: Any) -> None:
+    """Draws have mean and covariance of the closed form, given the variance of the errors."""
+    rows = np.column_stack([X, np.ones(len(X))])
+    half_range = 4.0
+    precision = rows.T @ rows / fitted.noise_variance_ + np.eye(4) / half_range**2
+    covariance = np.linalg.inv(precision)
+    mean = covariance @ (rows.T @ y) / fitted.noise_variance_
+    assert 0.98 < fitted.noise_variance_ / np.mean((y - rows @ mean) ** 2) < 1.02
+    deviations = np.sqrt(np.diag(covariance))
+    found = np.append(fitted.coef_, fitted.intercept_)
+    assert np.all(np.abs(found - mean) < 0.3 * deviations)
+    draws = fitted.sample_posterior()
+    thetas = np.column_stack([draws["coef"], draws["intercept"]]) - mean
+    assert 0.6 < np.einsum("ij,jk,ik->i", thetas, precision, thetas).mean() / 4 < 1.6
+    low, high = fitted.interval(0.9)["coef"].T
+    np.testing.assert_allclose(high - low, 3.29 * deviations[:3], rtol=0.02)
+    assert fitted.temperature_ == 1.0
+
+
 def event_rows(n_samples: int = 120, seed: int = 0) -> tuple[Any, Any]:
     """Integer codes of a hidden chain of two states, a row a step; the labels are not used."""
     rng = np.random.default_rng(seed)
@@ -342,6 +362,44 @@ CASES: list[Case] = [
         parity=probabilities_of_a_network,
         params={"hidden_layer_sizes": (8,)},
         quick={"n_steps": 30},
+    ),
+    Case(
+        DPSGLDRegressor,
+        frozenset(
+            {
+                "coef_",
+                "intercept_",
+                "noise_variance_",
+                "step_size_",
+                "temperature_",
+                "_posterior.coef",
+                "_posterior.intercept",
+                "_posterior.noise_variance",
+                "_posterior.chain.coef",
+                "_posterior.chain.intercept",
+                "_posterior.chain.states.coef",
+                "_posterior.chain.states.intercept",
+                "_posterior.chain.step_size",
+                "_posterior.chain.temperature",
+                # released moments, scale, states and noisy gradients
+                "_posterior.chain.inference.answers.scale",
+                "_posterior.chain.inference.coordinates.center",
+                "_posterior.chain.inference.coordinates.constant",
+                "_posterior.chain.inference.coordinates.dimension",
+                "_posterior.chain.inference.coordinates.moments.covariance",
+                "_posterior.chain.inference.coordinates.moments.mean",
+                "_posterior.chain.inference.coordinates.transform",
+                "_posterior.chain.inference.score.batch_share",
+                "_posterior.chain.inference.score.gradient",
+                "_posterior.chain.inference.score.noise_variance",
+                "_posterior.chain.inference.score.states",
+                "_posterior.chain.inference.score.weights",
+            }
+        ),
+        data=noisy_line,
+        parity=chain_around_the_ridge,
+        params={"target_bounds": (-4.0, 4.0)},
+        required={"target_bounds": (-10.0, 10.0)},
     ),
     Case(
         ObjPertLogisticRegression,
