@@ -187,7 +187,7 @@ def test_credible_intervals_cover(distribution, mechanism, epsilon):
         assert np.mean(hits["naive"]) < 0.75
 
 
-def test_learns_mixed_tables_with_every_mechanism():
+def test_learns_mixed_tables_with_either_noise_and_without():
     X, y = mixed_data()
     for epsilon, delta, mechanism in (
         (1.0, 0.0, "laplace"),
