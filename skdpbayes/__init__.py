@@ -22,6 +22,7 @@ __getattr__, __dir__, __all__ = attach(
         "PrivateBayesianRidge": "estimators.ridge.estimator",
         "PrivateBoundsScaler": "preprocessing",
         "PrivateHMM": "estimators.hmm.estimator",
+        "RowBlocks": "fitting.chunks",
         "RowNormClipper": "preprocessing",
         "ScatteringTransformer": "preprocessing",
         "check_private": "reporting",
@@ -46,5 +47,6 @@ __getattr__, __dir__, __all__ = attach(
         "privacy",
         "randomness",
         "reporting",
+        "sampling",
     ],
 )

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -30,6 +30,7 @@ from skdpbayes._validation import (
     is_fitted,
 )
 from skdpbayes.exceptions import PrivacyWarning
+from skdpbayes.fitting.chunks import example_of, is_chunked
 from skdpbayes.fitting.frames import unscaled_columns
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.fitting.storage import to_json
@@ -55,6 +56,12 @@ NOT_PRIVATE = "Use epsilon=np.inf for the non-private model."
 SPENT = (
     "The fit had already reserved its budget when this happened, so the budget counts as spent; "
     "the estimator is as it was before."
+)
+IN_MEMORY = (
+    "{name} takes tables in memory only. Tables in chunks (Dask, RowBlocks) are taken by "
+    "LaplaceNaiveBayes, ObjPertLogisticRegression, PrivateBayesianRidge, PrivateBoundsScaler and "
+    "the models of skdpbayes.conjugate; for this one, load rows that fit into memory, chosen "
+    "without looking at them."
 )
 WEIGHTS = (
     "the noise is made for records that weigh 1, and one of weight w could do w times as much. Fit "
@@ -152,6 +159,7 @@ class PrivateEstimator(BaseEstimator):
     ledger: Any
     progress: bool
     _posterior: Any
+    _reads_chunks: ClassVar[bool] = False
 
     def __new__(cls, *args: Any, **parameters: Any) -> Self:
         """Say why there is no ``class_weight`` where scikit-learn's classifiers have one."""
@@ -160,12 +168,14 @@ class PrivateEstimator(BaseEstimator):
         return super().__new__(cls)
 
     def _fit(self, *table: Any) -> Self:
+        if not self._reads_chunks and any(is_chunked(part) for part in table):
+            raise TypeError(IN_MEMORY.format(name=type(self).__name__))
         rows = self._read(*table)  # 1 validate, 2 bound: all that can be wrong is found here
         with _sized(rows.public):
             budget = self._budget(rows.public)
             plan = self._plan(rows.public, budget)  # 3 calibrate, from public numbers
         if budget.private:
-            self._warn_of_units(table[0])
+            self._warn_of_units(example_of(table[0]))
         generator = randomness.make_generator(self.random_state)
         claim = budget.reserve(plan, type(self).__name__)  # 4 reserve
         with spent(budget.ledger):

@@ -26,6 +26,7 @@ from sklearn.pipeline import Pipeline
 
 import skdpbayes
 from skdpbayes._validation import check_is_fitted
+from skdpbayes.fitting.pipelines import privacy_of
 from skdpbayes.privacy import PrivacyEvent, PrivacyGuarantee, event_from_dict
 
 __all__ = ["is_model_file", "load_json", "to_json", "versions"]
@@ -139,8 +140,6 @@ def to_json(model: Any, path: Any = None) -> str:
     check_is_fitted(model)
     steps = model.steps if isinstance(model, Pipeline) else [(None, model)]
     final = steps[-1][1]
-    from skdpbayes.reporting import privacy_of  # its pages use this module
-
     if _name_of(final, ESTIMATORS) is None:
         raise TypeError(
             f"{type(final).__name__} cannot be written: a file holds an estimator of skdpbayes, "

@@ -8,7 +8,8 @@ numbers `Loss.slope`, `Loss.range`, `Loss.gap` and so on.
 Targets are codes of labels (``int64``) for classes, and floats otherwise: in [-reach, reach] for
 `SquaredLoss` and `HuberLoss`, in [0, cap] for `PoissonLoss`. Facts that depend on the size of the
 logits take ``largest_logit``, a bound on the Euclidean norm of a record's logits. They are upper
-bounds, rounded up where they are not exact.
+bounds, rounded up where they are not exact; those that need a search are searched for in
+`skdpbayes.privacy`.
 
 A kernel treats every record alike, wherever it stands in its block: rows are the outer loop, so
 that no vectorized exponential can treat the last rows of a block differently from the others.
@@ -19,7 +20,6 @@ that no vectorized exponential can treat the last rows of a block differently fr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 from scipy.special import expit, ndtr, softmax
+
+from skdpbayes.privacy import logistic_gradient_gap, softmax_gradient_norm, softmax_range
 
 __all__ = [
     "HingeLoss",
@@ -48,8 +50,6 @@ _ROUNDING = 1e-14
 # Mean curvature of margin losses per unit of squared length, a guess that only sets step sizes:
 # that of the logistic loss where a fifth of the predictions are sure and the rest are not.
 _MARGIN_CURVATURE = 0.15
-# Beyond this norm of the logits a softmax gradient is within 2e-8 of its limit.
-_SATURATED = 25.0
 
 
 class Loss:
@@ -170,25 +170,9 @@ class LogisticLoss(Loss):
         return min(1.0, float(expit(largest_logit + self.margin)) * (1.0 + _ROUNDING))
 
     def gap(self, largest_logit: float) -> float:
-        r"""Largest distance of two records' gradients, for rows of norm at most 1.
-
-        Without a margin :math:`\max_t 2\cos(t)\,\sigma(c\sin t)`: two rows whose components
-        orthogonal to the coefficients are opposite and whose parallel components are equally
-        misclassified. It runs from 1 (label flip at the origin) to 2 (unbounded coefficients, at
-        least two features). The logarithm of the function of *t* is concave on
-        :math:`[0,\pi/2]`, so its derivative has one zero.
-        """
-        if self.margin != 0.0 or math.isinf(largest_logit):
-            return 2.0 * self.slope_within(largest_logit)
-        low, high = 0.0, math.pi / 2.0
-        while (t := 0.5 * (low + high)) not in (low, high):
-            fall = float(expit(-largest_logit * math.sin(t)))
-            if largest_logit * math.cos(t) * fall > math.tan(t):
-                low = t
-            else:
-                high = t
-        likely = float(expit(largest_logit * math.sin(low)))
-        return min(2.0, 2.0 * math.cos(low) * likely * (1.0 + _ROUNDING))
+        if self.margin != 0.0:
+            return super().gap(largest_logit)
+        return logistic_gradient_gap(largest_logit)
 
     def least_curvature(self, largest_logit: float) -> float:
         r""":math:`\sigma(v)\sigma(-v)` falls with :math:`|v|`, which is at most *c + m*."""
@@ -357,42 +341,10 @@ class SoftmaxLoss(Loss):
         return math.sqrt(2.0)
 
     def steepest(self, largest_logit: float) -> float:
-        r"""Return :math:`\max|p(z) - e_y|`, from :math:`\sqrt{1-1/K}` to :math:`\sqrt2`.
-
-        It is on the sphere, at logits that add up to 0 and take at most two values outside *y*
-        (the theory page has the proof): the angles of `range`, searched in the same way.
-        """
-        norm, n_classes = float(largest_logit), self.n_classes
-        if norm > _SATURATED:
-            return math.sqrt(2.0)
-        # With J = diag(p) - p p^T, a = p - e_y: the gradient J a of half the square has norm at
-        # most sqrt(1/2), and its Hessian |J h|^2 + E_p[a ((h - E h)^2 - Var h)] at most
-        # 1/4 + 2 Var h, Var h at most 1/2.
-        bend = 1.25 * norm * norm + norm / math.sqrt(2.0)
-        half_square = _largest_on_sphere(_half_square, norm, n_classes, bend, 5e-9)
-        return min(math.sqrt(2.0), math.sqrt(2.0 * half_square) * (1.0 + _ROUNDING))
+        return softmax_gradient_norm(largest_logit, self.n_classes)
 
     def range(self, largest_logit: float) -> float:
-        r"""Range of the cross entropy over logits of bounded norm.
-
-        The loss is convex and depends on differences of logits only. Its minimum is
-        :math:`\log(1+(K-1)e^{-c\sqrt{K/(K-1)}})`. Its maximum is on the sphere, where the Lagrange
-        conditions :math:`e^{s_j}/Z=\lambda s_j` for :math:`j\ne y` and :math:`\sum_j s_j=0` leave
-        at most two distinct values among the other logits (a line meets the convex exponential at
-        most twice), hence for each split of the other classes one angle to search. The search
-        keeps every interval that could still hold the maximum and adds its final slack.
-
-        Between :math:`\sqrt2c` and :math:`2c\sqrt{1-1/K}`, equal to both for two classes.
-        """
-        norm, n_classes = float(largest_logit), self.n_classes
-        if norm == 0.0 or n_classes == 2 or math.isinf(norm):
-            return math.sqrt(2.0) * norm
-        far = math.exp(-norm * math.sqrt(n_classes / (n_classes - 1)))
-        lowest = math.log1p((n_classes - 1) * far)
-        # |d2 loss / d angle2| <= norm^2 * |Hessian| + norm * |gradient|
-        bend = norm * norm / 2.0 + math.sqrt(2.0) * norm
-        highest = _largest_on_sphere(_cross_entropy, norm, n_classes, bend, 1e-12 * norm)
-        return highest - lowest + 2e-15 * highest
+        return softmax_range(largest_logit, self.n_classes)
 
     def mean(self, z: Array) -> Array:
         return np.asarray(softmax(z, axis=-1))
@@ -435,64 +387,6 @@ def _softmax(z: Any, target: Any, n_classes: int, value: Any, second: Any) -> No
                     second[i, pair] = z[i, j] * (1.0 - z[i, j])
                     pair += 1
             z[i, first + target[i]] -= 1.0
-
-
-def _largest_on_sphere(
-    function: Callable[[Array, Array], Array],
-    norm: float,
-    n_classes: int,
-    bend: float,
-    precision: float,
-) -> float:
-    """Bound a function of the logits on the sphere from above, by bisection of intervals.
-
-    ``function`` takes the logits less the label's own, of the group and of the rest (shape (2, m)),
-    and how many classes each has; ``bend`` bounds its second derivative by the angle, so that an
-    interior maximum is at most ``bend * width^2 / 8`` above the nearer end of its interval. Every
-    interval that could still hold the maximum is kept.
-    """
-    cells = 64
-    width = math.pi / cells
-    groups, left = np.meshgrid(np.arange(1.0, n_classes), width * np.arange(cells), indexing="ij")
-    groups, left = groups.ravel(), left.ravel()
-    while True:
-        ends = np.maximum(
-            function(*_two_groups(left, groups, norm, n_classes)),
-            function(*_two_groups(left + width, groups, norm, n_classes)),
-        )
-        best, slack = float(ends.max()), bend * width * width / 8.0
-        if slack <= precision:
-            return best + slack
-        alive = ends + slack >= best
-        width /= 2.0
-        groups = np.repeat(groups[alive], 2)
-        left = (left[alive][:, None] + np.array([0.0, width])).ravel()
-
-
-def _two_groups(angle: Array, group: Array, norm: float, n_classes: int) -> tuple[Array, Array]:
-    """Logits less the label's own where `group` other classes share one logit, the rest one."""
-    others = n_classes - 1.0
-    rest = others - group
-    own = -norm * np.cos(angle) * math.sqrt(others / n_classes)
-    common = norm * np.cos(angle) / math.sqrt(others * n_classes)
-    # (rest on the group, -group on the rest), scaled to length norm * sin(angle)
-    spread = norm * np.sin(angle) / np.sqrt(others * group * np.maximum(rest, 1.0))
-    second = np.where(rest > 0.0, common - spread * group - own, -np.inf)
-    return np.stack([common + spread * rest - own, second]), np.stack([group, rest])
-
-
-def _cross_entropy(gaps: Array, counts: Array) -> Array:
-    top = np.maximum(0.0, gaps.max(axis=0))
-    return np.asarray(top + np.log(np.exp(-top) + (counts * np.exp(gaps - top)).sum(axis=0)))
-
-
-def _half_square(gaps: Array, counts: Array) -> Array:
-    """Half of |p - e_y|^2, by probabilities relative to the largest."""
-    top = np.maximum(0.0, gaps.max(axis=0))
-    weights = np.exp(gaps - top)
-    wrong = (counts * weights).sum(axis=0)
-    total = np.exp(-top) + wrong
-    return np.asarray(0.5 * (wrong**2 + (counts * weights**2).sum(axis=0)) / total**2)
 
 
 # Numbers

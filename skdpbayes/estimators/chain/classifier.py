@@ -278,6 +278,8 @@ class DPSGLDClassifier(LinearChain, PrivateClassifier):
     def _start(self, public: Public) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients and intercepts of the model that the chain starts from."""
         remedy = "Give a fitted linear classifier of the same columns and labels"
+        if not hasattr(self.start, "fit"):
+            raise TypeError(f"start must be an estimator or None; got {self.start!r}. {remedy}.")
         if not is_fitted(self.start):
             raise ValueError(
                 f"start={self.start!r} is not fitted. {remedy}; in a pipeline or a search, which "

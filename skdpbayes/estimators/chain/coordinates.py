@@ -175,7 +175,12 @@ def plain_coordinates(n_columns: int, data_norm: float, private: bool) -> Coordi
 
 def check_public_covariance(covariance: Any, n_columns: int) -> np.ndarray:
     """Return the matrix as an array, or say which the parameter takes."""
-    matrix = np.asarray(covariance, dtype=np.float64)
+    try:
+        matrix = np.asarray(covariance, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"preconditioner must be 'auto', None, a number or a matrix; got {covariance!r}."
+        ) from None
     if matrix.shape != (n_columns, n_columns) or not np.allclose(matrix, matrix.T):
         raise ValueError(
             f"preconditioner must be 'auto', None or a symmetric ({n_columns}, {n_columns}) "
