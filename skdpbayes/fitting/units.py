@@ -20,7 +20,7 @@ import numpy as np
 
 __all__ = ["MOST_RECORDS", "WHOLE", "share_out", "unit_codes"]
 
-MOST_RECORDS = 1024
+MOST_RECORDS = 256
 """Records of one unit that are used."""
 WHOLE = 1 << 16
 """Weights are integers over this number."""

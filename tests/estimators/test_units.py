@@ -7,14 +7,23 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpbayes import LaplaceNaiveBayes, PrivacyLedger, PrivateBayesianRidge, privacy_of
+from skdpbayes import (
+    LaplaceNaiveBayes,
+    ObjPertLogisticRegression,
+    PrivacyLedger,
+    PrivateBayesianRidge,
+    models,
+    privacy_of,
+)
 from skdpbayes.estimators.naive_bayes.layout import count_block
 from skdpbayes.estimators.ridge.plan import exact_moments, pack, weights
+from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting.units import MOST_RECORDS, WHOLE, share_out, unit_codes
-from skdpbayes.privacy import GaussianDP, PureDP
+from skdpbayes.privacy import GaussianDP, PersonsObjectivePerturbation, PureDP
 from skdpbayes.privacy.sensitivity import moment_moves
 
 
@@ -99,7 +108,7 @@ class TestIds:
             unit_codes("abc", 3)
 
     def test_the_weights_of_a_person_are_at_most_one(self):
-        ids = np.repeat([0, 1, 2, 3, 4], [1, 3, 40, 1024, 5000])
+        ids = np.repeat([0, 1, 2, 3, 4], [1, 3, 40, MOST_RECORDS, 5000])
         used, weight = share_out(ids, 5)
         kept = ids[used]
         totals = np.bincount(kept, weight)
@@ -108,9 +117,9 @@ class TestIds:
         assert totals.min() > 1.0 - MOST_RECORDS / WHOLE
         assert np.array_equal(weight * WHOLE, np.rint(weight * WHOLE))
         # the rows that are kept of a long person are spread over all of hers
-        own = used[kept == 4] - 1068
-        assert (own[0], np.diff(own).min(), np.diff(own).max()) == (0, 4, 5)
-        assert own[-1] >= 4990
+        own = used[kept == 4] - 44 - MOST_RECORDS
+        assert (own[0], np.diff(own).min(), np.diff(own).max()) == (0, 19, 20)
+        assert own[-1] >= 4980
         # and do not depend on anybody else
         again, _ = share_out(np.full(5000, 0), 1)
         assert np.array_equal(again, own)
@@ -251,6 +260,83 @@ class TestNaiveBayes:
         model = LaplaceNaiveBayes(1.0, distribution="multinomial", max_total=2**45)
         with pytest.raises(ValueError, match="fractions would not fit"):
             model.fit(np.abs(np.rint(X)).astype(int), y, units=ids)
+
+
+class TestObjectivePerturbation:
+    @staticmethod
+    def gradient(table, theta, summed=False):
+        X, y, ids = table
+        model = ObjPertLogisticRegression(1.0)
+        rows = model._read(X, y).of_units(ids)
+        problem = model._plan(rows.public, model._budget(rows.public)).problem
+        block = rows.block()._replace(weight=None) if summed else rows.block()
+        how = (theta, problem.loss, (1, 2), problem.constant, problem.grid)
+        _, gradient, hessian = models.read_derivatives(models.derivatives(block, *how), *how)
+        return gradient.ravel(), hessian, problem
+
+    @pytest.mark.parametrize("pair", [neighbors, longest_neighbors])
+    def test_a_whole_person_moves_gradient_and_information_as_one_record_may(self, pair):
+        rng = np.random.default_rng(0)
+        before, after = pair()
+        largest, summed = 0.0, 0.0
+        for theta in 3.0 * rng.normal(size=(20, 1, 4)):
+            first, second = (self.gradient(table, theta) for table in (before, after))
+            problem = first[2]
+            # of a sum each person is off by what the cuts of her records amount to
+            cuts = 2.0 * problem.grid.gradient_error(problem.loss, 3, 1.0, 20.0) * problem.most_rows
+            largest = max(largest, np.linalg.norm(first[0] - second[0]))
+            assert np.linalg.norm(first[0] - second[0]) <= 2.0 * problem.record_norm + cuts
+            assert np.linalg.norm(first[1] - second[1]) <= problem.information_norm
+            mutants = [self.gradient(table, theta, summed=True)[0] for table in (before, after)]
+            summed = max(summed, np.linalg.norm(mutants[0] - mutants[1]))
+        assert largest > problem.record_norm
+        assert summed > 5.0 * 2.0 * problem.record_norm
+
+    def test_large_budgets_give_the_model_that_weighs_persons(self):
+        X, y, ids = visits(n_persons=3000)
+        share = 1.0 / np.bincount(ids)[ids]
+        exact = LogisticRegression(C=1.0, tol=1e-10, fit_intercept=False)
+        exact.fit(np.column_stack([X, np.ones(len(y))]), y, sample_weight=share)
+        for epsilon in (20.0, np.inf):
+            model = ObjPertLogisticRegression(epsilon, C=1.0, random_state=0)
+            model.fit(X, y, units=ids)
+            assert model.coef_[0] == pytest.approx(exact.coef_[0, :3], abs=0.15)
+            assert model.privacy_.unit == "person"
+        unweighted = ObjPertLogisticRegression(np.inf, C=1.0).fit(X, y)
+        assert np.abs(unweighted.coef_[0] - exact.coef_[0, :3]).max() > 0.2
+
+    def test_records_repeated_twice_give_the_same_model(self):
+        X, y, ids = visits()
+        once = ObjPertLogisticRegression(1.0, random_state=0).fit(X, y, units=ids)
+        X, y, ids = np.vstack([X, X]), np.append(y, y), np.append(ids, ids)
+        twice = ObjPertLogisticRegression(1.0, random_state=0).fit(X, y, units=ids)
+        assert once.coef_ == pytest.approx(twice.coef_, abs=1e-3)
+        assert once.noise_ == twice.noise_
+
+    @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+    @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+    def test_the_event_proves_the_claim(self, adjacency, epsilon):
+        plan = ObjPertLogisticRegression(epsilon, 1e-6, adjacency=adjacency).plan(
+            5000, 8, unit="person"
+        )
+        event = plan.privacy.event
+        assert isinstance(event, PersonsObjectivePerturbation)
+        assert event.curvature == pytest.approx(2.0 * plan.numbers["C_"], rel=1e-6)
+        assert event.delta_at(epsilon) <= 1e-6
+        assert event.threshold < epsilon
+        assert event.noise_multiplier == pytest.approx(plan.plan.tilt_scale / np.sqrt(2), rel=1e-6)
+
+    def test_what_is_not_proved_is_refused(self):
+        X, y, ids = visits()
+        with pytest.raises(ValueError, match="no proof for persons"):
+            ObjPertLogisticRegression(1.0, classes=[0, 1, 2]).fit(X, y, units=ids)
+        with pytest.raises(ValueError, match="published for records"):
+            ObjPertLogisticRegression(1.0, calibration="redberg2023").fit(X, y, units=ids)
+        with pytest.raises(CalibrationError, match="C=10 cannot meet"):
+            ObjPertLogisticRegression(1.0, C=10.0).fit(X, y, units=ids)
+        for settings in ({"mechanism": "output"}, {"delta": 0.0}):
+            model = ObjPertLogisticRegression(1.0, classes=[0, 1, 2], **settings)
+            assert model.fit(X, y, units=ids).privacy_.unit == "person"
 
 
 def test_pipelines_route_units_and_the_ledger_counts_persons(tmp_path):

@@ -28,6 +28,7 @@ from skdpbayes.estimators.objective.plan import (
     automatic_C,
     check_information,
     check_margin,
+    check_persons,
     check_published,
     check_reachable,
     make_plan,
@@ -182,6 +183,8 @@ class ObjPertLogisticRegression(PrivateClassifier):
     True
     """
 
+    _takes_units = True
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -239,7 +242,9 @@ class ObjPertLogisticRegression(PrivateClassifier):
         share = worthwhile_share(problem, float(self.inference_budget))
         settings = {"mechanism": self.mechanism, "calibration": self.calibration}
         if isinstance(self.C, str):
-            C = automatic_C(problem, **settings, coef_norm=problem.coef_norm)
+            C = automatic_C(
+                problem, **settings, coef_norm=problem.coef_norm, inference_budget=share
+            )
         else:
             C = float(self.C)
             check_reachable(problem, C, **settings, inference_budget=share)
@@ -286,6 +291,7 @@ class ObjPertLogisticRegression(PrivateClassifier):
             coef_norm=check_scale("coef_norm_guess", self.coef_norm_guess),
             nonnegative=bool(self.nonnegative),
             constant=float(self.intercept_scaling) if self.fit_intercept else 0.0,
+            unit=public.unit,
         )
 
     def _check_parameters(self, problem: Problem) -> None:
@@ -298,6 +304,7 @@ class ObjPertLogisticRegression(PrivateClassifier):
             check_scale("C", self.C, 'Or use C="auto".')
         if self.calibration != "tight" and np.isfinite(problem.epsilon):
             check_published(problem, self.mechanism, self.calibration)
+        check_persons(problem, self.mechanism, self.calibration)
         check_margin(problem, self.inference_budget)
         check_information(problem, self.inference_budget)
 

@@ -31,7 +31,7 @@ def minimize(block: Any, problem: Problem, plan: ObjectivePlan, tilt: np.ndarray
     start, hessian = np.zeros(problem.n_parameters), None
     rows = _preview(block, problem)
     if rows is not None:  # a small part of the rows tells roughly where to begin
-        share = problem.n_samples / rows.size
+        share = block.X.shape[0] / rows.size
         loose = PREVIEW_TOLERANCE * problem.gradient_norm * rows.size
         start = _solve(block, problem, plan.penalty / share, tilt / share, start, loose, rows=rows)
         if problem.n_parameters <= LARGEST_HESSIAN:
@@ -47,11 +47,12 @@ def minimize(block: Any, problem: Problem, plan: ObjectivePlan, tilt: np.ndarray
 
 def _preview(block: Any, problem: Problem) -> np.ndarray | None:
     """Choose rows by what they contain, so that their order does not matter; None for none."""
-    if problem.n_samples < PREVIEW_FROM:
+    n_rows = block.X.shape[0]
+    if n_rows < PREVIEW_FROM:
         return None
     rows = np.flatnonzero(models.row_keys(block.X, problem.grid) % PREVIEW_PART == 0)
     # rows that are all alike are chosen or left out together
-    return rows if problem.n_parameters < rows.size < problem.n_samples // 4 else None
+    return rows if problem.n_parameters < rows.size < n_rows // 4 else None
 
 
 def _solve(
