@@ -14,6 +14,8 @@ from sklearn.preprocessing import FunctionTransformer
 from skdpbayes import (
     LaplaceNaiveBayes,
     ObjPertLogisticRegression,
+    OPSLinearSVC,
+    OPSLogisticRegression,
     PrivacyLedger,
     PrivateBayesianRidge,
     models,
@@ -294,7 +296,8 @@ class TestObjectivePerturbation:
 
     def test_large_budgets_give_the_model_that_weighs_persons(self):
         X, y, ids = visits(n_persons=3000)
-        share = 1.0 / np.bincount(ids)[ids]
+        sizes = np.bincount(ids)[ids]
+        y, share = np.where(sizes > 4, 1 - y, y), 1.0 / sizes  # frequent visitors differ
         exact = LogisticRegression(C=1.0, tol=1e-10, fit_intercept=False)
         exact.fit(np.column_stack([X, np.ones(len(y))]), y, sample_weight=share)
         for epsilon in (20.0, np.inf):
@@ -337,6 +340,56 @@ class TestObjectivePerturbation:
         for settings in ({"mechanism": "output"}, {"delta": 0.0}):
             model = ObjPertLogisticRegression(1.0, classes=[0, 1, 2], **settings)
             assert model.fit(X, y, units=ids).privacy_.unit == "person"
+
+
+class TestOnePosteriorSample:
+    @pytest.mark.parametrize("estimator", [OPSLogisticRegression, OPSLinearSVC])
+    def test_a_whole_person_moves_losses_and_gradients_as_one_record_may(self, estimator):
+        rng = np.random.default_rng(0)
+        tables, points = neighbors(), 2.0 * rng.normal(size=(30, 1, 4))
+        model, found = estimator(1.0), {}
+        for kind in ("averaged", "summed"):
+            values, gradients = [], []
+            for X, y, ids in tables:
+                rows = model._read(X, y).of_units(ids)
+                plan = model._plan(rows.public, model._budget(rows.public))
+                block = rows.block()
+                block = block if kind == "averaged" else block._replace(weight=None)
+                how = (points, plan.problem.smooth, (0, 1), 1.0, plan.problem.grid)
+                value, gradient, _ = models.read_derivatives(models.derivatives(block, *how), *how)
+                values.append(value)
+                gradients.append(gradient.reshape(30, -1))
+            found[kind] = np.linalg.norm(gradients[0] - gradients[1], axis=1).max()
+        problem = plan.problem
+        assert found["averaged"] <= problem.computed_sensitivity
+        assert found["averaged"] > 0.5 * problem.sensitivity
+        assert found["summed"] > 5.0 * problem.computed_sensitivity
+
+    def test_large_budgets_give_the_model_that_weighs_persons(self):
+        X, y, ids = visits(n_persons=2000)
+        sizes = np.bincount(ids)[ids]
+        y = np.where(sizes > 4, 1 - y, y)  # frequent visitors differ
+        estimator = OPSLogisticRegression
+        exact = estimator(np.inf, C=1.0).fit(X, y, units=ids)
+        private = estimator(1e3, C=1.0, cap_at_posterior=False, random_state=0)
+        private.fit(X, y, units=ids)
+        assert private.coef_.ravel() == pytest.approx(exact.coef_.ravel(), abs=0.3)
+        by_record = estimator(np.inf, C=1.0).fit(X, y)
+        assert np.abs(by_record.coef_ - exact.coef_).max() > 0.5
+        assert private.privacy_.unit == "person"
+
+    def test_batches_would_split_persons(self):
+        X, y, ids = visits(n_persons=500)
+        model = OPSLogisticRegression(1.0, n_batches=4)
+        with pytest.raises(ValueError, match="split the records of a person"):
+            model.fit(X, y, units=ids)
+        assert OPSLogisticRegression(1.0).plan(50_000, 5, unit="person").plan.n_batches == 1
+
+    @pytest.mark.parametrize("settings", [{"sampler": "hmc"}, {"sampler": "rejection"}])
+    def test_other_samplers(self, settings):
+        X, y, ids = visits()
+        model = OPSLogisticRegression(0.5, 0.0, coef_norm=1.0, **settings)
+        assert model.fit(X, y, units=ids).privacy_.unit == "person"
 
 
 def test_pipelines_route_units_and_the_ledger_counts_persons(tmp_path):
