@@ -12,12 +12,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpbayes import (
+    DPSGLDClassifier,
+    DPSGLDNetworkClassifier,
     LaplaceNaiveBayes,
     ObjPertLogisticRegression,
     OPSLinearSVC,
     OPSLogisticRegression,
     PrivacyLedger,
     PrivateBayesianRidge,
+    PrivateBoundsScaler,
+    PrivateGridSearchCV,
+    PrivateHMM,
     models,
     privacy_of,
 )
@@ -390,6 +395,24 @@ class TestOnePosteriorSample:
         X, y, ids = visits()
         model = OPSLogisticRegression(0.5, 0.0, coef_norm=1.0, **settings)
         assert model.fit(X, y, units=ids).privacy_.unit == "person"
+
+
+REFUSING = {
+    "chain": DPSGLDClassifier(),
+    "network": DPSGLDNetworkClassifier(hidden_layer_sizes=(2,)),
+    "states": PrivateHMM(),
+    "bounds": PrivateBoundsScaler(),
+    "search": PrivateGridSearchCV(ObjPertLogisticRegression(), {"data_norm": [1.0]}),
+}
+
+
+@pytest.mark.parametrize("name", REFUSING)
+def test_who_does_not_take_units_says_so(name):
+    X, y, ids = visits()
+    model = REFUSING[name]
+    with pytest.raises(TypeError, match="no guarantee for all records of a person"):
+        model.fit(X, y, units=ids)
+    assert not hasattr(model, "privacy_")
 
 
 def test_pipelines_route_units_and_the_ledger_counts_persons(tmp_path):
