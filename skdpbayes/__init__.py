@@ -12,6 +12,7 @@ __getattr__, __dir__, __all__ = attach(
         "BoundsScaler": "preprocessing",
         "DPSGLDClassifier": "estimators.chain.classifier",
         "DPSGLDNetworkClassifier": "estimators.network.estimator",
+        "DPSGLDRegressor": "estimators.chain.regressor",
         "LaplaceNaiveBayes": "estimators.naive_bayes.estimator",
         "OPSLinearSVC": "estimators.ops.svc",
         "OPSLogisticRegression": "estimators.ops.logistic",
@@ -21,6 +22,7 @@ __getattr__, __dir__, __all__ = attach(
         "PrivateBayesianRidge": "estimators.ridge.estimator",
         "PrivateBoundsScaler": "preprocessing",
         "PrivateHMM": "estimators.hmm.estimator",
+        "RowBlocks": "fitting.chunks",
         "RowNormClipper": "preprocessing",
         "ScatteringTransformer": "preprocessing",
         "check_private": "reporting",
@@ -45,5 +47,6 @@ __getattr__, __dir__, __all__ = attach(
         "privacy",
         "randomness",
         "reporting",
+        "sampling",
     ],
 )

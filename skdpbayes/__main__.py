@@ -75,7 +75,8 @@ def _add_ledger(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     ledger = commands.add_parser(
         "ledger",
         help="create a privacy ledger, or show what was spent from one",
-        description="A privacy ledger is a file that holds a privacy budget and every "
+        description="A privacy ledger is a file, or an account of a PostgreSQL database "
+        "(postgresql://user@host/database#account), that holds a privacy budget and every "
         "reservation made against it.",
     )
     actions = ledger.add_subparsers(title="actions", metavar="ACTION", required=True)
@@ -116,6 +117,17 @@ def _add_ledger(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--last", type=_count, metavar="N", help="print only the last N reservations (default: all)"
     )
     show.set_defaults(run=_show_ledger)
+    move = actions.add_parser(
+        "move",
+        help="continue the account of FILE in a PostgreSQL database",
+        description="Close FILE for good and continue its account, with every reservation, as "
+        "ADDRESS. Whatever fails in between, the same command finishes the work.",
+    )
+    move.add_argument("file", metavar="FILE", help="an existing ledger file")
+    move.add_argument(
+        "address", metavar="ADDRESS", help="postgresql://user@host/database#account; a new account"
+    )
+    move.set_defaults(run=_move_ledger)
 
 
 def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -172,9 +184,12 @@ def _run_compile(arguments: argparse.Namespace) -> None:
 
 def _init_ledger(arguments: argparse.Namespace) -> None:
     from skdpbayes.privacy.ledger.ledger import PrivacyLedger
+    from skdpbayes.privacy.ledger.postgres import PostgresStore, place_of
 
-    if os.path.lexists(arguments.file):
-        raise LedgerError(f"{arguments.file} exists; a ledger's budget cannot be set twice.")
+    place = place_of(arguments.file)
+    store = PostgresStore(place) if isinstance(place, str) else None
+    if os.path.lexists(place) if store is None else store.exists():
+        raise LedgerError(f"{place} exists; a ledger's budget cannot be set twice.")
     if arguments.filter == "gaussian" and arguments.delta == 0.0:
         raise LedgerError("The Gaussian filter needs a delta > 0; give --delta, or --filter sum.")
     ledger = PrivacyLedger(
@@ -187,6 +202,16 @@ def _init_ledger(arguments: argparse.Namespace) -> None:
     )
     print(f"Created {ledger.path}")
     print(f"Budget: {_budget(ledger)}")
+
+
+def _move_ledger(arguments: argparse.Namespace) -> None:
+    from skdpbayes.privacy.ledger.ledger import PrivacyLedger
+    from skdpbayes.privacy.ledger.postgres import move_to_database
+
+    move_to_database(arguments.file, arguments.address)
+    ledger = PrivacyLedger(arguments.address)
+    print(f"Moved to {ledger.path}: {len(ledger.entries())} reservations")
+    print(f"{arguments.file} is closed; keep it as a backup, or delete it")
 
 
 def _show_ledger(arguments: argparse.Namespace) -> None:

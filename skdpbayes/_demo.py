@@ -123,6 +123,7 @@ DEMOS: list[Demo] = [
         census_codes,
         {"distribution": "categorical", "categories": (7, 7, 6, 5, 4, 6, 4, 3)},
     ),
+    RegressionDemo("DPSGLDRegressor", census_earnings, {"delta": DELTA, "target_bounds": (-1, 1)}),
     RegressionDemo(
         "PrivateBayesianRidge", census_earnings, {"delta": DELTA, "target_bounds": (-1, 1)}
     ),

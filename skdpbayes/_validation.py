@@ -126,9 +126,7 @@ def encode_labels(y: Any, classes: Any, *, estimator: str) -> tuple[np.ndarray, 
         check_classification_targets(y)
         labels, codes = np.unique(y, return_inverse=True)
     else:
-        labels = np.unique(np.asarray(classes))
-        if labels.shape[0] != np.asarray(classes).shape[0]:
-            raise ValueError(f"classes must list each label once; got {classes!r}.")
+        labels = _listed_labels(classes)
         codes = np.searchsorted(labels, y)
         found = labels[np.minimum(codes, labels.shape[0] - 1)] == y
         if not np.all(found):
@@ -145,13 +143,27 @@ def encode_labels(y: Any, classes: Any, *, estimator: str) -> tuple[np.ndarray, 
     return labels, codes.astype(np.intp, copy=False)
 
 
+def _listed_labels(classes: Any) -> np.ndarray:
+    """Return the sorted labels of the parameter ``classes``, or say what it takes."""
+    try:
+        listed = np.asarray(classes)
+    except ValueError:  # rows of different lengths
+        listed = np.empty(())
+    if listed.ndim != 1 or listed.size == 0:
+        raise TypeError(f"classes must be a sequence of labels or None; got {classes!r}.")
+    labels = np.unique(listed)
+    if labels.size != listed.size:
+        raise ValueError(f"classes must list each label once; got {classes!r}.")
+    return labels
+
+
 def check_classes(classes: Any) -> np.ndarray:
     """Return a public label set from labels, their number, or None (two labels)."""
     if classes is None:
         return np.arange(2)
     if isinstance(classes, numbers.Integral) and not isinstance(classes, (bool, np.bool_)):
         return np.arange(check_integer("classes", classes, low=2))
-    labels = np.unique(np.asarray(classes))
+    labels = _listed_labels(classes)
     return encode_labels(labels, labels, estimator="plan")[0]
 
 

@@ -8,6 +8,9 @@ claim).
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +26,7 @@ from sklearn.neural_network import MLPClassifier
 from skdpbayes import (
     DPSGLDClassifier,
     DPSGLDNetworkClassifier,
+    DPSGLDRegressor,
     LaplaceNaiveBayes,
     ObjPertLogisticRegression,
     OPSLinearSVC,
@@ -58,6 +62,14 @@ class Case:
     """Public bounds for scikit-learn's own checks, where no default would be safe."""
     bytes_per_record: int = 0
     """By how much the release grows with a record, where each is a step of a public sequence."""
+    others: dict[str, Any] = field(default_factory=dict)
+    """Second values of parameters, where `second_value` knows none that suits this estimator."""
+    modes: tuple[dict[str, Any], ...] = ()
+    """Settings, besides the choices in the docstring, under which other parameters count."""
+    quick: dict[str, Any] = field(default_factory=dict)
+    """Parameters of fits of which there are many."""
+    codes: bool = False
+    """Whether rows are codes, which have no length that could be bounded."""
 
     @property
     def name(self) -> str:
@@ -66,6 +78,108 @@ class Case:
     def build(self, **params: Any) -> BaseEstimator:
         """Return the estimator with the case's parameters and ``params``."""
         return self.make(**{**self.params, **params})
+
+
+# Parameters that say how a fit is run, not what it releases; other tests watch what they do.
+OF_THE_RUN = frozenset({"random_state", "ledger", "progress"})
+SECOND_VALUES: dict[str, Any] = {
+    "C": 0.1,
+    "batch_size": 50,
+    "binarize": 0.3,
+    "bounds": (-0.3, 0.3),
+    "categories": 4,
+    "classes": ["maybe", "no", "yes"],
+    "clip_norm": 0.2,
+    "coef_norm": 2.0,
+    "data_norm": 0.7,
+    "hidden_layer_sizes": (4,),
+    "max_total": 2,
+    "n_batches": 2,
+    "n_chains": 3,
+    "n_kept": 3,
+    "n_steps": 40,
+    "n_times": 130,
+    "preconditioner": None,
+    "prior_scale": 0.5,
+    "sequence_labels": [0, 1],
+    "start": LogisticRegression().fit([[0, 0, 0], [1, 0, 0]], ["no", "yes"]),
+    "step_size": 1e-3,
+    "tail": 0.7,
+    "target_bounds": (-3.0, 3.0),
+}
+
+
+def listed_choices(estimator: Any) -> dict[str, list[str]]:
+    """Values that the docstring lists in braces, by parameter."""
+    listed = re.findall(r"^(\w+) : \{([^}]*)\}", inspect.getdoc(estimator) or "", re.MULTILINE)
+    return {name: re.findall(r'"(\w+)"', values) for name, values in listed}
+
+
+def second_value(case: Case, name: str, first: Any) -> Any:
+    """Return a proper value of a parameter that differs from ``first``."""
+    if name in case.others:
+        return case.others[name]
+    for value in listed_choices(case.make).get(name, ()):
+        if value not in (first, "auto"):
+            return value
+    if name in SECOND_VALUES:
+        return SECOND_VALUES[name]
+    if isinstance(first, bool):
+        return not first
+    if isinstance(first, int):
+        return first + 1
+    if isinstance(first, float):
+        return 0.5 * first if first else 1e-6 if name == "delta" else 0.5
+    raise KeyError(f"give a second value of {case.name}({name}=...) in its entry of CASES")
+
+
+def fitted_state(estimator: Any) -> dict[str, Any]:
+    """Return everything a fit added to the object, private names and the posterior's fields too."""
+    params = set(estimator.get_params())
+    state = {name: value for name, value in vars(estimator).items() if name not in params}
+    return state | _fields("_posterior", state.pop("_posterior", None))
+
+
+def _fields(name: str, value: Any) -> dict[str, Any]:
+    """Return the fields of nested dataclasses under dotted names."""
+    if not dataclasses.is_dataclass(value):
+        return {} if value is None else {name: value}
+    fields = {}
+    for part in dataclasses.fields(value):
+        fields |= _fields(f"{name}.{part.name}", getattr(value, part.name))
+    return fields
+
+
+def same(a: Any, b: Any) -> bool:
+    """Compare values of fitted states to the last bit."""
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.array_equal(a, b)
+    return bool(a == b)
+
+
+def same_state(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """Compare two states name by name."""
+    return a.keys() == b.keys() and all(same(a[name], b[name]) for name in a)
+
+
+PREDICTIONS = ("predict", "predict_proba", "predict_log_proba", "decision_function")
+
+
+def observed(fitted: Any, X: Any) -> dict[str, Any]:
+    """Return all that a caller sees of a fit: its state, predictions, draws and intervals."""
+    seen = fitted_state(fitted)
+    seen |= {name: getattr(fitted, name)(X) for name in PREDICTIONS if hasattr(fitted, name)}
+    for name, call in (
+        ("draws", lambda: fitted.sample_posterior(3, random_state=0)),
+        ("interval", lambda: fitted.interval(0.8)),
+    ):
+        try:
+            seen |= {f"{name}.{part}": value for part, value in call().items()}
+        except (AttributeError, ValueError) as error:  # not what this fit released
+            seen[name] = str(error)
+    return seen
 
 
 def same_as_bernoulli_nb(fitted: BaseEstimator, X: Any, y: Any) -> None:
@@ -158,6 +272,25 @@ def same_as_ridge(fitted: BaseEstimator, X: Any, y: Any) -> None:
     np.testing.assert_allclose(draws["coef"].std(axis=0), expected, rtol=0.06)
 
 
+def chain_around_the_ridge(fitted: BaseEstimator, X: Any, y: Any) -> None:
+    """Draws have mean and covariance of the closed form, given the variance of the errors."""
+    rows = np.column_stack([X, np.ones(len(X))])
+    half_range = 4.0
+    precision = rows.T @ rows / fitted.noise_variance_ + np.eye(4) / half_range**2
+    covariance = np.linalg.inv(precision)
+    mean = covariance @ (rows.T @ y) / fitted.noise_variance_
+    assert 0.98 < fitted.noise_variance_ / np.mean((y - rows @ mean) ** 2) < 1.02
+    deviations = np.sqrt(np.diag(covariance))
+    found = np.append(fitted.coef_, fitted.intercept_)
+    assert np.all(np.abs(found - mean) < 0.3 * deviations)
+    draws = fitted.sample_posterior()
+    thetas = np.column_stack([draws["coef"], draws["intercept"]]) - mean
+    assert 0.6 < np.einsum("ij,jk,ik->i", thetas, precision, thetas).mean() / 4 < 1.6
+    low, high = fitted.interval(0.9)["coef"].T
+    np.testing.assert_allclose(high - low, 3.29 * deviations[:3], rtol=0.02)
+    assert fitted.temperature_ == 1.0
+
+
 def event_rows(n_samples: int = 120, seed: int = 0) -> tuple[Any, Any]:
     """Integer codes of a hidden chain of two states, a row a step; the labels are not used."""
     rng = np.random.default_rng(seed)
@@ -221,12 +354,52 @@ CASES: list[Case] = [
             }
         ),
         parity=chain_around_the_mode,
+        quick={"n_steps": 30},
     ),
     Case(
         DPSGLDNetworkClassifier,
         frozenset({"coefs_", "intercepts_", "_posterior.mean", "_posterior.states"}),
         parity=probabilities_of_a_network,
         params={"hidden_layer_sizes": (8,)},
+        quick={"n_steps": 30},
+    ),
+    Case(
+        DPSGLDRegressor,
+        frozenset(
+            {
+                "coef_",
+                "intercept_",
+                "noise_variance_",
+                "step_size_",
+                "temperature_",
+                "_posterior.coef",
+                "_posterior.intercept",
+                "_posterior.noise_variance",
+                "_posterior.chain.coef",
+                "_posterior.chain.intercept",
+                "_posterior.chain.states.coef",
+                "_posterior.chain.states.intercept",
+                "_posterior.chain.step_size",
+                "_posterior.chain.temperature",
+                # released moments, scale, states and noisy gradients
+                "_posterior.chain.inference.answers.scale",
+                "_posterior.chain.inference.coordinates.center",
+                "_posterior.chain.inference.coordinates.constant",
+                "_posterior.chain.inference.coordinates.dimension",
+                "_posterior.chain.inference.coordinates.moments.covariance",
+                "_posterior.chain.inference.coordinates.moments.mean",
+                "_posterior.chain.inference.coordinates.transform",
+                "_posterior.chain.inference.score.batch_share",
+                "_posterior.chain.inference.score.gradient",
+                "_posterior.chain.inference.score.noise_variance",
+                "_posterior.chain.inference.score.states",
+                "_posterior.chain.inference.score.weights",
+            }
+        ),
+        data=noisy_line,
+        parity=chain_around_the_ridge,
+        params={"target_bounds": (-4.0, 4.0)},
+        required={"target_bounds": (-10.0, 10.0)},
     ),
     Case(
         ObjPertLogisticRegression,
@@ -254,6 +427,13 @@ CASES: list[Case] = [
             }
         ),
         parity=same_as_bernoulli_nb,
+        others={"distribution": "gaussian"},
+        modes=(
+            {"distribution": "gaussian", "bounds": (-1.0, 1.0)},
+            {"distribution": "gaussian", "bounds": (-1.0, 1.0), "mechanism": "gaussian"},
+            {"distribution": "categorical", "categories": 3},
+            {"distribution": "multinomial", "max_total": 5},
+        ),
     ),
     Case(
         PrivateBayesianRidge,
@@ -300,5 +480,8 @@ CASES: list[Case] = [
         parity=states_of_exact_counts,
         params={"n_states": 2, "categories": (3, 2), "n_iter": 60, "burn_in": 30},
         bytes_per_record=8 * (5 + 1 + 2),  # released counts, state and its probabilities
+        others={"categories": (4, 3)},
+        quick={"n_iter": 10, "burn_in": 5},
+        codes=True,
     ),
 ]

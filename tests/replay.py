@@ -186,9 +186,11 @@ def _langevin_hook(tape: Tape) -> Callable[..., Any]:
 def _gradients_hook(tape: Tape, kind: type) -> Callable[..., Any]:
     original = kind.gradients
 
-    def hook(potential: Any, position: Any, rows: Any, clip_norm: float) -> Any:
+    def hook(potential: Any, position: Any, rows: Any) -> Any:
+        clip_norm = potential.clip_norm
+
         def run() -> Any:
-            return original(potential, position, rows, clip_norm)
+            return original(potential, position, rows)
 
         def compare(entry: Entry) -> Distance:
             same = rows is None or np.array_equal(rows, entry.held[1])
@@ -334,8 +336,6 @@ def hooks(tape: Tape) -> Iterator[None]:
         patch(samplers, "langevin_chain", _langevin_hook(tape))
         for kind in (LinearPotential, NetworkPotential):
             patch(kind, "gradients", _gradients_hook(tape, kind))
-        # one step at a time; the kernel of many steps equals that to the last bit (a test says so)
-        patch(LinearPotential, "langevin_states", lambda *_: None)
         for name in ("draw_rejection", "draw_hmc"):
             patch(ops_sampling, name, _draw_hook(tape, getattr(ops_sampling, name)))
         patch(naive_bayes_ops, "draw_floored_dirichlet", _probabilities_hook(tape))

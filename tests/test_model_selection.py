@@ -326,7 +326,7 @@ def test_poisson_may_select_nothing():
         ({"epsilon": 0.0}, "epsilon"),
         ({"delta": 1.0}, "delta"),
         ({"strategy": "all"}, "strategy"),
-        ({"scoring": "roc_auc"}, "scoring"),
+        ({"scoring": "roc_auc_ovr"}, "scoring"),
         ({"test_size": 1.0}, "test_size"),
         ({"test_size": 1e-4}, "leaves a part empty"),
         ({"mean_runs": 0.5}, "mean_runs"),

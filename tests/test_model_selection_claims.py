@@ -232,7 +232,7 @@ def test_folds_and_ranks_are_refused_with_a_reason():
     with pytest.raises(ValueError, match=r"no folds \(got cv=5\).*test_size"):
         search(cv=5).fit(X, y)
     with pytest.raises(ValueError, match=r"'neg_brier_score'.*record by record"):
-        search(scoring="roc_auc").fit(X, y)
+        search(scoring="average_precision").fit(X, y)
 
 
 def test_brier_scores_are_those_of_scikit_learn():

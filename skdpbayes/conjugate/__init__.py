@@ -1,4 +1,4 @@
-"""Private posteriors of one-parameter models, with a known answer to compare everything to.
+"""Private posteriors of conjugate models, with a known answer to compare everything to.
 
 Each model has ``posterior(data, epsilon, delta, mechanism=...)`` and returns a
 :class:`PrivatePosterior` with ``sample``, ``mean``, ``interval`` and ``privacy_``; ``fit`` takes
@@ -7,6 +7,8 @@ the same and keeps it as ``posterior_``:
 - ``mechanism="laplace"`` adds exact discrete Laplace noise to the sufficient statistics;
 - ``mechanism="gaussian"`` adds exact discrete Gaussian noise (``delta > 0``);
 - ``mechanism="ops"`` releases one draw from a tempered posterior.
+
+:class:`ExponentialFamily` does the same for a statistic of your own.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ __getattr__, __dir__, __all__ = attach(
     names={
         "BetaBernoulli": "counts",
         "DirichletCategorical": "counts",
+        "ExponentialFamily": "exponential_family",
         "GammaPoisson": "rates",
         "LogitNormalBernoulli": "logit_normal",
         "NormalMean": "normal",

@@ -19,7 +19,9 @@ from skdpbayes.conjugate.model import (
     log_noise_at,
     ops_eta,
     snapped,
+    total_of,
 )
+from skdpbayes.fitting.chunks import ChunkedValues, Values
 from skdpbayes.privacy.budget import Budget, Noise
 from skdpbayes.privacy.events import BoundedRange
 from skdpbayes.privacy.mechanisms.exponential_mechanism import truncated_dirichlet_range
@@ -85,10 +87,14 @@ class BetaBernoulli(ConjugateModel):
         return 1.0, 1.0, 1
 
     def _release(
-        self, values: np.ndarray, noise: Noise, naive: bool, generator: np.random.Generator
+        self,
+        values: Values | ChunkedValues,
+        noise: Noise,
+        naive: bool,
+        generator: np.random.Generator,
     ) -> tuple[dict[str, Any], Draw]:
         n = values.size
-        noisy = int(release.counts(generator, values.sum(keepdims=True), noise)[0])
+        noisy = int(release.counts(generator, values.total(total_of), noise)[0])
         if naive:
             first, log_weights = min(max(noisy, 0), n), np.zeros(1)
         else:  # beta-binomial prior of the true count times the noise
@@ -173,9 +179,13 @@ class DirichletCategorical(ConjugateModel):
         return records, records, 1
 
     def _release(
-        self, values: np.ndarray, noise: Noise, naive: bool, generator: np.random.Generator
+        self,
+        values: Values | ChunkedValues,
+        noise: Noise,
+        naive: bool,
+        generator: np.random.Generator,
     ) -> tuple[dict[str, Any], Draw]:
-        counts = np.bincount(values, minlength=self.n_categories)
+        counts = values.total(partial(np.bincount, minlength=self.n_categories))
         noisy = release.counts(generator, counts, noise)
         released = {"counts": noisy, "n_total": values.size, "noise_scale": noise.scale}
         if naive:

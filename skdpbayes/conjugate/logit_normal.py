@@ -19,8 +19,10 @@ from skdpbayes.conjugate.model import (
     log_binomial,
     log_noise_at,
     snapped,
+    total_of,
 )
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.fitting.chunks import ChunkedValues, Values
 from skdpbayes.privacy.budget import Budget, Noise
 from skdpbayes.privacy.events import GaussianDP
 from skdpbayes.privacy.mechanisms.exponential_mechanism import minami2016_mu
@@ -88,10 +90,14 @@ class LogitNormalBernoulli(ConjugateModel):
         return 1.0, 1.0, 1
 
     def _release(
-        self, values: np.ndarray, noise: Noise, naive: bool, generator: np.random.Generator
+        self,
+        values: Values | ChunkedValues,
+        noise: Noise,
+        naive: bool,
+        generator: np.random.Generator,
     ) -> tuple[dict[str, Any], Draw]:
         n = values.size
-        noisy = int(release.counts(generator, values.sum(keepdims=True), noise)[0])
+        noisy = int(release.counts(generator, values.total(total_of), noise)[0])
         z, width = self._grid(n)
         if naive:
             log_likelihood = min(max(noisy, 0), n) * z

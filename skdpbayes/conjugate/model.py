@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from skdpbayes import randomness
 from skdpbayes._validation import check_choice, check_integer, check_real
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.fitting.chunks import ChunkedValues, Values, read_values
 from skdpbayes.fitting.estimator import make_budget, spent
 from skdpbayes.privacy.budget import NO_NOISE, Budget, Noise
 from skdpbayes.privacy.calibration import smallest_noise
@@ -155,12 +156,14 @@ def _plan_noise(budget: Budget, law: str, l1: float, squared_l2: float, unit: in
 class ConjugateModel(BaseEstimator):
     """A model whose posterior is released: ``posterior`` is the same call for all of them."""
 
+    _fewest = 1
+
     def fit(self, data: Any, epsilon: float = 1.0, delta: float = 0.0, **options: Any) -> Self:
         """Release the posterior and keep it.
 
         Parameters
         ----------
-        data : array-like
+        data : array-like, RowBlocks, dask array or series
             One entry per record, as the model describes them; their number is public.
         epsilon : float, default=1.0
             The budget, > 0; ``np.inf`` gives the non-private posterior.
@@ -195,7 +198,7 @@ class ConjugateModel(BaseEstimator):
 
         Parameters
         ----------
-        data : array-like
+        data : array-like, RowBlocks, dask array or series
             One entry per record, as the model describes them; their number is public.
         epsilon : float, default=1.0
             The budget, > 0; ``np.inf`` gives the non-private posterior.
@@ -220,22 +223,32 @@ class ConjugateModel(BaseEstimator):
         check_choice("mechanism", mechanism, MECHANISMS)
         check_choice("posterior", posterior, POSTERIORS)
         self._check()
-        values = self._read(data)
+        values = read_values(self._read, data)
         n = values.size
+        if n < self._fewest:
+            raise ValueError(f"data must have at least {self._fewest} records.")
+        if isinstance(values, ChunkedValues) and (mechanism == "ops" or epsilon == np.inf):
+            raise ValueError(
+                "data in chunks need noise: mechanism='laplace' or 'gaussian' and a finite "
+                "epsilon. Pass data in memory otherwise."
+            )
         budget = make_budget(epsilon, delta, adjacency, ledger, random_state, n, stacklevel=3)
         if mechanism == "ops":
             plan = self._plan_draw(n, budget)
         else:
             plan = _plan_noise(budget, mechanism, *self._moves(moved(adjacency)))
+            plan = replace(plan, conditions=self._conditions())
+        # without noise the released statistic is the true one
+        naive = posterior == "naive" or not budget.private
+        self._check_release(naive)
         generator = randomness.make_generator(random_state)
         claim = budget.reserve(plan, type(self).__name__)
         with spent(ledger):
             if mechanism == "ops":
-                drawn = self._one_draw(values, plan.temper, budget, generator)
+                assert isinstance(values, Values)
+                drawn = self._one_draw(values.held, plan.temper, budget, generator)
                 released = {"draws": drawn, "temperature": 1.0 / plan.temper}
                 return PrivatePosterior(claim, released, partial(_first_draws, drawn), 1)
-            # without noise the released statistic is the true one
-            naive = posterior == "naive" or not budget.private
             return PrivatePosterior(claim, *self._release(values, plan.noise, naive, generator))
 
     def _plan_draw(self, n: int, budget: Budget) -> ConjugatePlan:
@@ -249,7 +262,14 @@ class ConjugateModel(BaseEstimator):
         """Check the model's own parameters."""
         raise NotImplementedError
 
-    def _read(self, data: Any) -> np.ndarray:
+    def _check_release(self, naive: bool) -> None:
+        """Refuse a posterior that the model's parameters do not allow."""
+
+    def _conditions(self) -> tuple[str, ...]:
+        """Return what a release of noisy statistics rests on, in words."""
+        return ()
+
+    def _read(self, data: Any) -> Any:
         """Return the data as an array within the model's public bounds."""
         raise NotImplementedError
 
@@ -258,7 +278,11 @@ class ConjugateModel(BaseEstimator):
         raise NotImplementedError
 
     def _release(
-        self, values: np.ndarray, noise: Noise, naive: bool, generator: np.random.Generator
+        self,
+        values: Values | ChunkedValues,
+        noise: Noise,
+        naive: bool,
+        generator: np.random.Generator,
     ) -> tuple[dict[str, Any], Draw]:
         """Release noisy statistics; return them and the posterior that follows from them."""
         raise NotImplementedError
@@ -276,6 +300,11 @@ class ConjugateModel(BaseEstimator):
 
 def _first_draws(draws: np.ndarray, generator: np.random.Generator, n_draws: int) -> np.ndarray:
     return draws[:n_draws]
+
+
+def total_of(values: np.ndarray) -> np.ndarray:
+    """Sum whole numbers, shape (1,)."""
+    return np.asarray(values.sum(keepdims=True))
 
 
 def ops_eta(budget: Budget) -> float:

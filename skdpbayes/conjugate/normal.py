@@ -22,6 +22,7 @@ from skdpbayes.conjugate.model import (
     snapped,
 )
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.fitting.chunks import ChunkedValues, Values
 from skdpbayes.privacy.budget import Budget, Noise
 from skdpbayes.privacy.events import BoundedRange, GaussianDP
 from skdpbayes.privacy.mechanisms.gdp import gdp_epsilon
@@ -152,14 +153,19 @@ class NormalMean(NormalModel):
         return records, records**2, models.GRID
 
     def _release(
-        self, values: np.ndarray, noise: Noise, naive: bool, generator: np.random.Generator
+        self,
+        values: Values | ChunkedValues,
+        noise: Noise,
+        naive: bool,
+        generator: np.random.Generator,
     ) -> tuple[dict[str, Any], Draw]:
         n, half = values.size, self._half
-        exact = self._integer_sums(values, 0)[:1]
+        exact = values.total(partial(self._integer_sums, offset=0))[:1]
         noisy = float(release_counts(generator, exact, noise)[0]) / models.GRID
         total = n * self._center + half * noisy
         if noise.law == "none":  # not even rounded
-            total = float(values.sum())
+            assert isinstance(values, Values)
+            total = float(values.held.sum())
         in_units = replace(noise, scale=half * noise.scale / models.GRID)
         released = {"total": total, "n_total": n, "noise_scale": in_units.scale}
         sums, log_weights = np.array([total]), np.zeros(1)

@@ -13,6 +13,7 @@ from skdpbayes import models, samplers
 from skdpbayes._validation import check_real
 from skdpbayes.conjugate.model import Draw, draw_from_log_weights, ops_eta
 from skdpbayes.conjugate.normal import NormalModel
+from skdpbayes.fitting.chunks import ChunkedValues, Values
 from skdpbayes.privacy.budget import Budget, Noise
 from skdpbayes.privacy.events import BoundedRange
 from skdpbayes.privacy.sensitivity import moved
@@ -51,6 +52,8 @@ class NormalMeanVariance(NormalModel):
         the width of the bounds. The temperature grows with its inverse square.
     """
 
+    _fewest = 2
+
     def __init__(self, bounds: tuple[float, float], *, min_deviation: float = 0.2) -> None:
         self.bounds = bounds
         self.min_deviation = min_deviation
@@ -60,21 +63,19 @@ class NormalMeanVariance(NormalModel):
         share = self.min_deviation
         check_real("min_deviation", share, low=0.0, high=1.0, closed="neither")
 
-    def _read(self, data: Any) -> np.ndarray:
-        values = super()._read(data)
-        if values.size < 2:
-            raise ValueError("data must have at least two records.")
-        return values
-
     def _moves(self, records: int) -> tuple[float, float, int]:
         return 1.125 * records, records**2, models.GRID
 
     def _release(
-        self, values: np.ndarray, noise: Noise, naive: bool, generator: np.random.Generator
+        self,
+        values: Values | ChunkedValues,
+        noise: Noise,
+        naive: bool,
+        generator: np.random.Generator,
     ) -> tuple[dict[str, Any], Draw]:
         n, scale = values.size, noise.scale / models.GRID
         kappa = models.moment_offset(noise.law)
-        exact = self._integer_sums(values, int(kappa * models.GRID**2))
+        exact = values.total(partial(self._integer_sums, offset=int(kappa * models.GRID**2)))
         parts = [
             release.counts(generator, exact[i : i + 1], replace(noise, scale=scale * unit))
             for i, unit in enumerate(_UNITS.tolist())
@@ -82,7 +83,9 @@ class NormalMeanVariance(NormalModel):
         noisy = np.concatenate(parts) / _UNITS
         released = {"sums": noisy, "n_total": n, "noise_scale": scale}
         if noise.law == "none":
-            return released, partial(_draw_normal, n, (float(values.mean()), float(values.var())))
+            assert isinstance(values, Values)
+            moments = float(values.held.mean()), float(values.held.var())
+            return released, partial(_draw_normal, n, moments)
         if naive:
             return released, partial(_draw_normal, n, self._projected(noisy, n, kappa))
         place = self._center, self._half

@@ -18,7 +18,9 @@ from skdpbayes.conjugate.model import (
     log_noise_at,
     ops_eta,
     snapped,
+    total_of,
 )
+from skdpbayes.fitting.chunks import ChunkedValues, Values
 from skdpbayes.privacy.budget import Budget, Noise
 from skdpbayes.privacy.events import BoundedRange
 from skdpbayes.privacy.sensitivity import moved
@@ -86,10 +88,14 @@ class GammaPoisson(ConjugateModel):
         return 1.0, 1.0, self.max_count
 
     def _release(
-        self, values: np.ndarray, noise: Noise, naive: bool, generator: np.random.Generator
+        self,
+        values: Values | ChunkedValues,
+        noise: Noise,
+        naive: bool,
+        generator: np.random.Generator,
     ) -> tuple[dict[str, Any], Draw]:
         n, top = values.size, self.max_count * values.size
-        noisy = int(release.counts(generator, values.sum(keepdims=True), noise)[0])
+        noisy = int(release.counts(generator, values.total(total_of), noise)[0])
         first, log_weights = min(max(noisy, 0), top), np.zeros(1)
         if not naive:  # negative-binomial prior of the true sum times the noise, where it matters
             reach = int(np.ceil((40.0 if noise.law == "laplace" else 9.0) * noise.scale)) + 1

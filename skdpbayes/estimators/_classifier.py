@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 
 from skdpbayes._validation import check_classes, check_integer, check_is_fitted, validate_data
 from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.chunks import by_chunks, is_chunked
 from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator, noise_is_small, refuse_arguments
 from skdpbayes.fitting.records import Public, Records, read_table
 from skdpbayes.privacy.guarantee import Unit, check_unit
@@ -126,6 +127,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         ndarray of shape (n_samples,) or (n_samples, n_classes)
         """
         check_is_fitted(self)
+        if is_chunked(X):
+            return by_chunks(self, "decision_function", X)
         return self._by_blocks(self._posterior.decision, X)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -140,6 +143,9 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         -------
         ndarray of shape (n_samples,)
         """
+        check_is_fitted(self)
+        if is_chunked(X):
+            return by_chunks(self, "predict", X)
         scores = self.decision_function(X)
         best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[best]
@@ -158,6 +164,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         ndarray of shape (n_samples, n_classes)
         """
         check_is_fitted(self)
+        if is_chunked(X):
+            return by_chunks(self, "predict_proba", X)
         return self._by_blocks(self._posterior.probabilities, X)
 
     @available_if(_has_likelihood)
@@ -173,6 +181,9 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         -------
         ndarray of shape (n_samples, n_classes)
         """
+        check_is_fitted(self)
+        if is_chunked(X):
+            return by_chunks(self, "predict_log_proba", X)
         return np.log(np.clip(self.predict_proba(X), np.finfo(float).tiny, None))
 
     def __sklearn_tags__(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from skdpbayes._validation import (
     validate_data,
 )
 from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.chunks import Numbers, by_chunks, is_chunked, read_chunks
 from skdpbayes.fitting.estimator import (
     NOT_PRIVATE,
     FitPlan,
@@ -138,15 +140,19 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         n_features = check_integer("n_features", n_features, low=1)
         return self._planned(Public(n_samples, n_features, unit=check_unit(unit)))
 
-    def _read(self, X: Any, y: Any) -> Records:
+    def _read(self, X: Any, y: Any) -> Any:
         check_real("epsilon", self.epsilon, low=0.0, closed="high", remedy=NOT_PRIVATE)
         scale, bound = self._target_scale(), self._bound()
-        reader = probe(self)
+        clip = bool(np.isfinite(self.epsilon))
         checks = self._table_checks | {"dtype": np.float64, "y_numeric": True}
+        if is_chunked(X) or is_chunked(y):
+            numbers = Numbers(partial(scale, clip=clip))
+            return read_chunks(self, X, y, bound=bound, target=numbers, **checks)
+        reader = probe(self)
         X, y = validate_data(reader, X, y, **checks)
         names = getattr(reader, "feature_names_in_", None)
         public = Public(X.shape[0], X.shape[1], names=names)
-        target = scale(np.asarray(y, dtype=np.float64), clip=bool(np.isfinite(self.epsilon)))
+        target = scale(np.asarray(y, dtype=np.float64), clip=clip)
         return Records(public, X, target, bound)
 
     def _target_scale(self) -> TargetScale:
@@ -174,9 +180,15 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
             Expectations and, if asked for, standard deviations.
         """
         check_is_fitted(self)
+        if is_chunked(X):
+            mean = by_chunks(self, "predict", X)
+            return (mean, by_chunks(self, "_deviation", X)) if return_std else mean
         X = validate_data(self, X, reset=False, **self._table_checks)
         mean = self._by_blocks(self._posterior.mean, X)
         return (mean, self._by_blocks(self._posterior.deviation, X)) if return_std else mean
+
+    def _deviation(self, X: Any) -> np.ndarray:
+        return self.predict(X, return_std=True)[1]
 
     def _by_blocks(self, score: Callable[[Any], np.ndarray], X: Any) -> np.ndarray:
         size = max(1, PREDICTED_AT_ONCE // self._posterior.numbers_per_row)

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -30,6 +30,7 @@ from skdpbayes._validation import (
     is_fitted,
 )
 from skdpbayes.exceptions import PrivacyWarning
+from skdpbayes.fitting.chunks import example_of, is_chunked
 from skdpbayes.fitting.frames import unscaled_columns
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.fitting.storage import to_json
@@ -60,6 +61,12 @@ NO_UNITS = (
     "{name} has no guarantee for all records of a person, so that units={kind} cannot be honored. "
     "Use an estimator that takes units, keep one record per person (chosen without looking at the "
     "data), or fit without units and charge ledger.for_records(most_per_person=...)."
+)
+IN_MEMORY = (
+    "{name} takes tables in memory only. Tables in chunks (Dask, RowBlocks) are taken by "
+    "LaplaceNaiveBayes, ObjPertLogisticRegression, PrivateBayesianRidge, PrivateBoundsScaler and "
+    "the models of skdpbayes.conjugate; for this one, load rows that fit into memory, chosen "
+    "without looking at them."
 )
 WEIGHTS = (
     "the noise is made for records that weigh 1, and one of weight w could do w times as much. Fit "
@@ -159,6 +166,7 @@ class PrivateEstimator(BaseEstimator):
     _posterior: Any
     # Whether every pass over the rows weighs them (`Block.weight`), so that ``units`` are honored.
     _takes_units = False
+    _reads_chunks: ClassVar[bool] = False
 
     def __new__(cls, *args: Any, **parameters: Any) -> Self:
         """Say why there is no ``class_weight`` where scikit-learn's classifiers have one."""
@@ -167,8 +175,13 @@ class PrivateEstimator(BaseEstimator):
         return super().__new__(cls)
 
     def _fit(self, *table: Any, units: Any = None) -> Self:
+        chunked = any(is_chunked(part) for part in table)
+        if chunked and not self._reads_chunks:
+            raise TypeError(IN_MEMORY.format(name=type(self).__name__))
         if units is not None:
             self._check_takes_units(type(units).__name__)
+            if chunked:
+                raise TypeError("units are taken with tables in memory only; load the chunks.")
         rows = self._read(*table)  # 1 validate, 2 bound: all that can be wrong is found here
         if units is not None:
             rows = rows.of_units(units)
@@ -176,7 +189,7 @@ class PrivateEstimator(BaseEstimator):
             budget = self._budget(rows.public)
             plan = self._plan(rows.public, budget)  # 3 calibrate, from public numbers
         if budget.private:
-            self._warn_of_unscaled(table[0])
+            self._warn_of_unscaled(example_of(table[0]))
         generator = randomness.make_generator(self.random_state)
         claim = budget.reserve(plan, type(self).__name__)  # 4 reserve
         with spent(budget.ledger):

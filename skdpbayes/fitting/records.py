@@ -121,6 +121,14 @@ class Records:
         for start in range(0, n_rows, size):
             yield self.block(slice(start, start + size))
 
+    def held(self) -> Block:
+        """Return all rows for many passes, bounded once."""
+        return self.block()
+
+    def survey(self, look: Callable[[Any], Any]) -> list[Any]:
+        """Return ``look(X)`` of every block."""
+        return [look(block.X) for block in self.blocks()]
+
     def total(self, kernel: Callable[..., np.ndarray], *args: Any, rows: Any = None) -> np.ndarray:
         """Sum ``kernel(block, *args)`` over all blocks, or over the given row numbers.
 
@@ -143,10 +151,11 @@ def read_table(
     bound: Bound,
     classes: Any = None,
     **checks: Any,
-) -> Records:
+) -> Any:
     """Validate a table with labels and find out what is public about it.
 
     Everything that can be wrong with the input is found here, and nothing is set on the estimator.
+    Returns `Records`, or `ChunkedRecords` for a table in chunks.
 
     Parameters
     ----------
@@ -161,6 +170,11 @@ def read_table(
     **checks
         For scikit-learn's ``validate_data``.
     """
+    from skdpbayes.fitting import chunks  # it builds on this module
+
+    if chunks.is_chunked(X) or chunks.is_chunked(y):
+        target = chunks.Labels(classes, type(estimator).__name__)
+        return chunks.read_chunks(estimator, X, y, bound=bound, target=target, **checks)
     reader = probe(estimator)
     X, y = validate_data(reader, X, y, **checks)
     labels, codes = encode_labels(y, classes, estimator=type(estimator).__name__)

@@ -26,6 +26,7 @@ from sklearn.pipeline import Pipeline
 
 import skdpbayes
 from skdpbayes._validation import check_is_fitted
+from skdpbayes.fitting.pipelines import privacy_of
 from skdpbayes.privacy import PrivacyEvent, PrivacyGuarantee, event_from_dict
 
 __all__ = ["is_model_file", "load_json", "to_json", "versions"]
@@ -39,6 +40,7 @@ PACKAGES = ("skdpbayes", "numpy", "scipy", "scikit-learn", "numba", "randomgen")
 ESTIMATORS = {
     "DPSGLDClassifier": "estimators.chain.classifier",
     "DPSGLDNetworkClassifier": "estimators.network.estimator",
+    "DPSGLDRegressor": "estimators.chain.regressor",
     "LaplaceNaiveBayes": "estimators.naive_bayes.estimator",
     "OPSLinearSVC": "estimators.ops.svc",
     "OPSLogisticRegression": "estimators.ops.logistic",
@@ -57,14 +59,16 @@ TRANSFORMERS = {
 CLASSES = {
     "Bound": "fitting.bounds",
     "CenteredMoments": "estimators.ridge.posterior",
-    "ChainPosterior": "estimators.chain.classifier",
+    "ChainPosterior": "estimators.chain.linear",
     "CoefficientPrior": "estimators.chain.potential",
     "Coordinates": "estimators.chain.coordinates",
     "CountsPlan": "estimators.hmm.plan",
     "DensityPlan": "estimators.ops.plan",
+    "ErrorAnswers": "estimators.chain.inference",
     "GibbsPlan": "estimators.hmm.plan",
     "Grid": "estimators.hmm.grid",
     "HingeLoss": "models.losses",
+    "LabelAnswers": "estimators.chain.inference",
     "LangevinPlan": "estimators.ops.plan",
     "LaplacePosterior": "estimators.ops.posterior",
     "Layout": "estimators.hmm.grid",
@@ -82,8 +86,10 @@ CLASSES = {
     "ObjectivePosterior": "estimators.objective.estimator",
     "OrdinaryRegression": "estimators.ridge.posterior",
     "Parameters": "estimators.ridge.posterior",
+    "PoissonLoss": "models.losses",
     "Prior": "estimators.hmm.chain",
     "Reading": "estimators.naive_bayes.posterior",
+    "RegressionPosterior": "estimators.chain.regressor",
     "Release": "estimators.naive_bayes.posterior",
     "RidgePosterior": "estimators.ridge.posterior",
     "SamplePosterior": "estimators.ops.posterior",
@@ -134,8 +140,6 @@ def to_json(model: Any, path: Any = None) -> str:
     check_is_fitted(model)
     steps = model.steps if isinstance(model, Pipeline) else [(None, model)]
     final = steps[-1][1]
-    from skdpbayes.reporting import privacy_of  # its pages use this module
-
     if _name_of(final, ESTIMATORS) is None:
         raise TypeError(
             f"{type(final).__name__} cannot be written: a file holds an estimator of skdpbayes, "

@@ -511,13 +511,10 @@ def private_ranking(
     positive = column_or_1d(y_true) == pos_label
     scores = _probability_column(y_score)
     check_consistent_length(positive, scores)
-    bins = EDGES.shape[0] + 1
-    with np.errstate(divide="ignore"):
-        place = np.searchsorted(EDGES, logit(scores), side="right")
-    table = np.bincount(place + bins * positive, minlength=2 * bins)
+    table = table_of_scores(positive, scores)
     plan = request.plan(moved(adjacency), "the table of label and score")
-    noisy, claim = request.release(table, plan)
-    zeros, ones = noisy.reshape(2, bins).astype(np.float64)
+    noisy, claim = request.release(table.ravel(), plan)
+    zeros, ones = noisy.reshape(table.shape).astype(np.float64)
     value, error = _area(ones, zeros, plan.noise.deviation, WITHIN_BIN)
     if not math.isfinite(error):
         warnings.warn(
@@ -717,6 +714,20 @@ def _half_width(level: float, variance: float, noise: Noise, unit: float) -> flo
 
     far = _quantile(level) * sd - 2.0 * scale * math.log1p(-level) + scale
     return float(optimize.brentq(excess, 0.0, far))
+
+
+def table_of_scores(positive: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Count records by label (rows: negative, positive) and bin of the score; not private."""
+    bins = EDGES.shape[0] + 1
+    with np.errstate(divide="ignore"):
+        place = np.searchsorted(EDGES, logit(scores), side="right")
+    return np.bincount(place + bins * positive, minlength=2 * bins).reshape(2, bins)
+
+
+def area_of_table(noisy: np.ndarray, deviation: float = 0.0) -> float:
+    """Return the area under the curve from a released table; 1/2 if noise hides a class."""
+    zeros, ones = np.asarray(noisy, dtype=np.float64)
+    return _area(ones, zeros, deviation, WITHIN_BIN)[0]
 
 
 def _area(

@@ -12,7 +12,7 @@ import numpy as np
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy.budget import NO_NOISE, Budget, Noise
 from skdpbayes.privacy.calibration import discrete_gaussian_scale, discrete_laplace_scale
-from skdpbayes.privacy.composition.composed import compose
+from skdpbayes.privacy.composition.composed import compose, repeat
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent, PureDP
 from skdpbayes.privacy.guarantee import Adjacency
 from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
@@ -111,6 +111,7 @@ def plan_search(
     shape: float,
     strategy: str = "auto",
     unit: int = 1,
+    table: bool = False,
 ) -> SearchPlan:
     """Split the budget; "auto" takes the strategy that leaves a run more epsilon.
 
@@ -133,6 +134,8 @@ def plan_search(
         Which plan to make.
     unit : int, default=1
         Units in which one record's score is summed.
+    table : bool, default=False
+        Whether a score is a table of counts: replacing a record moves two of them by 1.
 
     Returns
     -------
@@ -162,12 +165,12 @@ def plan_search(
                 "shape such as 0 (logarithmic) or 1 (geometric)."
             )
         try:
-            plans.append(_repeat(probe, n_candidates, budget, mean_runs, shape, unit))
+            plans.append(_repeat(probe, n_candidates, budget, mean_runs, shape, unit, table))
         except CalibrationError as error:
             errors.append(error)
     if strategy == "compose" or (strategy == "auto" and n_candidates <= _SMALL_GRID):
         try:
-            plans.append(_compose(probe, n_candidates, budget, unit))
+            plans.append(_compose(probe, n_candidates, budget, unit, table))
         except CalibrationError as error:
             errors.append(error)
     if not plans:
@@ -176,18 +179,21 @@ def plan_search(
 
 
 def _repeat(
-    probe: Probe, n_candidates: int, budget: Budget, mean_runs: float, shape: float, unit: int
+    probe: Probe,
+    n_candidates: int,
+    budget: Budget,
+    mean_runs: float,
+    shape: float,
+    unit: int,
+    table: bool,
 ) -> SearchPlan:
     run_delta = budget.delta / mean_runs
+    moves = moved(budget.adjacency) if table else 1
 
     def score(run_epsilon: float) -> tuple[Noise, PrivacyEvent]:
         # Noise of a few records is nothing beside a validation set, so the score takes half of a
         # run's epsilon: its profile then stays below the fit's and costs nothing.
-        if run_delta == 0.0:
-            noise = budget.noise("laplace", discrete_laplace_scale(run_epsilon / 2.0))
-            return noise, DiscreteLaplace(noise.scale * unit, unit)
-        noise = budget.noise("gaussian", discrete_gaussian_scale(run_epsilon / 2.0, run_delta))
-        return noise, DiscreteGaussian(noise.scale * unit, unit)
+        return _score_noise(budget, run_epsilon / 2.0, run_delta, moves, unit)
 
     def event_of(run_epsilon: float) -> PrivacyEvent:
         run = any_of((*probe(run_epsilon, run_delta), score(run_epsilon)[1]))
@@ -208,13 +214,34 @@ def _repeat(
     )
 
 
-def _compose(probe: Probe, n_candidates: int, budget: Budget, unit: int) -> SearchPlan:
+def _score_noise(
+    budget: Budget, epsilon: float, delta: float, moves: int, unit: int
+) -> tuple[Noise, PrivacyEvent]:
+    """Return noise on integers of which a record moves ``moves``, its scale in records."""
+    event: PrivacyEvent
+    if delta == 0.0:
+        noise = budget.noise("laplace", discrete_laplace_scale(epsilon, 0.0, moves))
+        event = DiscreteLaplace(noise.scale * unit, unit)
+    else:
+        noise = budget.noise("gaussian", discrete_gaussian_scale(epsilon, delta, moves))
+        event = DiscreteGaussian(noise.scale * unit, unit)
+    return noise, repeat(event, moves)
+
+
+def _compose(probe: Probe, n_candidates: int, budget: Budget, unit: int, table: bool) -> SearchPlan:
     run_delta = budget.delta / n_candidates
     # Validation records are in no fit: they pay for the choice and for the winner's score.
     moves = moved(budget.adjacency)
-    score = budget.noise("laplace", math.nextafter(2.0 / budget.epsilon, math.inf))
-    choice = budget.noise("laplace", math.nextafter(2.0 * moves / budget.epsilon, math.inf))
-    validation = compose([PureDP(moves / choice.scale), DiscreteLaplace(score.scale * unit, unit)])
+    if table:  # all tables are released; the choice is made by looking at them
+        n_moves = moves * n_candidates
+        score, validation = _score_noise(budget, budget.epsilon, budget.delta, n_moves, unit)
+        choice = score
+    else:
+        score = budget.noise("laplace", math.nextafter(2.0 / budget.epsilon, math.inf))
+        choice = budget.noise("laplace", math.nextafter(2.0 * moves / budget.epsilon, math.inf))
+        validation = compose(
+            [PureDP(moves / choice.scale), DiscreteLaplace(score.scale * unit, unit)]
+        )
 
     def event_of(run_epsilon: float) -> PrivacyEvent:
         events = probe(run_epsilon, run_delta)

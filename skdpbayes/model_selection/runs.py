@@ -17,7 +17,7 @@ __all__ = ["HeldOut", "Run", "Setting", "Table", "draw_number_of_runs", "one_run
 
 
 class Table(NamedTuple):
-    """Rows and labels of both parts, as they reach the private step."""
+    """Rows and labels of both parts, as they reach the first private step."""
 
     X: Any
     y: np.ndarray
@@ -32,8 +32,8 @@ class Setting:
     candidates: list[dict[str, Any]]
     n_train: int
     score: HoldOutScore
-    read: tuple[Public, ...] = ()
-    """What the plan of each candidate's fit may know; empty if there are no data."""
+    read: tuple[tuple[Public, ...], ...] = ()
+    """What the plans of each candidate's private steps may know, in order."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Run(NamedTuple):
 
     candidate: int
     fitted: Any
-    total: int
+    total: Any
 
 
 def one_run(unfitted: Any, index: int, table: Table, score: HoldOutScore) -> Run:

@@ -1,18 +1,19 @@
-"""Hold-out scores whose sensitivity is known: bounded per record, summed in whole units."""
+"""Hold-out scores whose sensitivity is known: sums of bounded scores, and tables of counts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from skdpbayes.metrics.scores import area_of_table, table_of_scores
 from skdpbayes.privacy.budget import Noise
 from skdpbayes.release import counts as release
 
-__all__ = ["SCORINGS", "HoldOutScore", "make_score"]
+__all__ = ["SCORINGS", "AreaScore", "HoldOutScore", "SumScore", "make_score"]
 
 _FINE = 1024  # units of a record for scores that are not counts
 _WORST_LOG_LOSS = math.log(1000.0)  # of one record; larger losses are cut there
@@ -22,8 +23,39 @@ _ONE_BY_ONE = "the scoring function gives each record a number that no other rec
 RecordScore = Callable[[Any, Any, Any], Any]
 
 
+class HoldOutScore(Protocol):
+    """What a search asks of a score."""
+
+    @property
+    def unit(self) -> int:
+        """By how much one record moves a released integer, at most."""
+
+    @property
+    def table(self) -> bool:
+        """Whether it is a table of counts, in which a record moves the cell that it is in."""
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What the sensitivity rests on."""
+
+    def check_classes(self, classes: np.ndarray) -> None:
+        """Refuse label sets that the score is not made for."""
+
+    def total(self, fitted: Any, X: Any, y: Any) -> Any:
+        """Return the exact statistic of the records, integers; not private."""
+
+    def noisy(self, generator: np.random.Generator, total: Any, noise: Noise) -> Any:
+        """Release it under exact discrete noise, whose scale counts records."""
+
+    def order(self, noisy: Any) -> float:
+        """Return what runs are ordered by; greater is better."""
+
+    def mean(self, noisy: Any, n_records: int) -> float:
+        """Turn the released statistic into the score that users know."""
+
+
 @dataclass(frozen=True)
-class HoldOutScore:
+class SumScore:
     """A score of records in [0, 1], summed in units of ``1 / unit``, so one record moves `unit`."""
 
     name: str
@@ -32,7 +64,10 @@ class HoldOutScore:
     worst: float | None = None
     """Loss of a record that scores 0, if users know the score as minus a loss."""
     conditions: tuple[str, ...] = ()
-    """What the sensitivity rests on."""
+    table: ClassVar[bool] = False
+
+    def check_classes(self, classes: np.ndarray) -> None:
+        """Accept any label set."""
 
     def total(self, fitted: Any, X: Any, y: Any) -> int:
         """Return the exact sum over the records, in units; not private."""
@@ -50,10 +85,49 @@ class HoldOutScore:
         in_units = replace(noise, scale=noise.scale * self.unit)
         return int(release.counts(generator, np.array([total]), in_units)[0])
 
-    def mean(self, total: float, n_records: int) -> float:
+    def order(self, noisy: int) -> int:
+        """Return the sum itself."""
+        return noisy
+
+    def mean(self, noisy: float, n_records: int) -> float:
         """Turn a sum into the score that users know."""
-        mean = total / (self.unit * n_records)
+        mean = noisy / (self.unit * n_records)
         return mean if self.worst is None else -(1.0 - mean) * self.worst
+
+
+@dataclass(frozen=True)
+class AreaScore:
+    """Area under the ROC curve, computed from a noisy table of label and binned score."""
+
+    name: ClassVar[str] = "roc_auc"
+    unit: ClassVar[int] = 1
+    table: ClassVar[bool] = True
+    conditions: ClassVar[tuple[str, ...]] = ()
+
+    def check_classes(self, classes: np.ndarray) -> None:
+        """Refuse more than two labels, which have no one curve."""
+        if len(classes) != 2:
+            raise ValueError(
+                f"scoring='roc_auc' is made for two classes; got {len(classes)}. For more, "
+                "'neg_log_loss' and 'neg_brier_score' judge the same probabilities."
+            )
+
+    def total(self, fitted: Any, X: Any, y: Any) -> np.ndarray:
+        """Count the records by label and score; not private."""
+        chance = np.clip(np.asarray(fitted.predict_proba(X))[:, 1], 0.0, 1.0)
+        return table_of_scores(np.asarray(y) == fitted.classes_[1], np.nan_to_num(chance, nan=0.5))
+
+    def noisy(self, generator: np.random.Generator, total: np.ndarray, noise: Noise) -> np.ndarray:
+        """Release all cells under exact discrete noise."""
+        return release.counts(generator, total.ravel(), noise).reshape(total.shape)
+
+    def order(self, noisy: np.ndarray) -> float:
+        """Return the area; noise that hides a class makes it 1/2."""
+        return area_of_table(noisy)
+
+    def mean(self, noisy: np.ndarray, n_records: int) -> float:
+        """Return the area."""
+        return self.order(noisy)
 
 
 def _correct(fitted: Any, X: Any, y: Any) -> np.ndarray:
@@ -86,17 +160,20 @@ SCORINGS: dict[str, tuple[RecordScore, int, float | None]] = {
 def make_score(scoring: Any) -> HoldOutScore:
     """Return the score that a ``scoring`` parameter stands for."""
     if callable(scoring):
-        return HoldOutScore("callable", scoring, _FINE, conditions=(_ONE_BY_ONE,))
+        return SumScore("callable", scoring, _FINE, conditions=(_ONE_BY_ONE,))
+    if scoring == AreaScore.name:
+        return AreaScore()
     if scoring in SCORINGS:
-        return HoldOutScore(scoring, *SCORINGS[scoring])
+        return SumScore(scoring, *SCORINGS[scoring])
     why = "Other scores have no bound on what one record changes."
     if isinstance(scoring, str) and (scoring.startswith("roc_auc") or "precision" in scoring):
         why = (
             "Ranks and precision compare records with one another, so that one record may change "
             "the scores of many; 'neg_brier_score' and 'neg_log_loss' judge the same "
-            "probabilities record by record."
+            "probabilities record by record, and 'roc_auc' is offered for two classes."
         )
+    names = ", ".join(map(repr, (*SCORINGS, AreaScore.name)))
     raise ValueError(
-        f"scoring must be one of {', '.join(map(repr, SCORINGS))} or a function (fitted, X, y) "
+        f"scoring must be one of {names} or a function (fitted, X, y) "
         f"that returns a number in [0, 1] for each record; got {scoring!r}. {why}"
     )

@@ -39,16 +39,22 @@ from skdpbayes.fitting.estimator import (
     noise_is_small,
     refuse_arguments,
 )
+from skdpbayes.fitting.pipelines import private_steps
 from skdpbayes.fitting.records import Public
 from skdpbayes.model_selection.pipelines import (
     assemble,
     build,
     check_candidates,
     conditions_of,
+    event_of,
     head_settings,
     private_step,
+    publics_of,
     run_head,
+    set_budget,
     set_guarantee,
+    shares_of,
+    split,
 )
 from skdpbayes.model_selection.plan import STRATEGIES, SearchPlan, plan_search
 from skdpbayes.model_selection.runs import (
@@ -61,6 +67,7 @@ from skdpbayes.model_selection.runs import (
 )
 from skdpbayes.model_selection.scoring import HoldOutScore, make_score
 from skdpbayes.privacy.budget import Budget
+from skdpbayes.privacy.composition.composed import compose
 from skdpbayes.privacy.events import PrivacyEvent
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
 
@@ -162,15 +169,16 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         refuse_arguments(self, unknown)
         return self._fit(X, y)
 
-    def plan(self, n_samples: int, n_features: int, *, classes: Any = None) -> FitPlan:
+    def plan(self, n_samples: int, n_features: Any, *, classes: Any = None) -> FitPlan:
         """Say what a search on this many records would claim and leave to a fit, without data.
 
         Parameters
         ----------
         n_samples : int
             Number of records, held-out ones included.
-        n_features : int
-            Number of features; of a pipeline, those that reach its last step.
+        n_features : int or mapping from step to int
+            Number of features; of a pipeline, those that reach its last step. Where several steps
+            are private, those that reach each, by its name (``"columntransformer__scaler"``).
         classes : array-like or int, default=None
             The label set or its size; None takes the estimator's ``classes``, or two labels.
 
@@ -181,11 +189,21 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         """
         candidates, score = self._check(self._split_generator())
         n_samples = check_integer("n_samples", n_samples, low=2)
-        n_features = check_integer("n_features", n_features, low=1)
+        steps = list(private_steps(self.estimator))
+        if not isinstance(n_features, Mapping) and len(steps) == 1:
+            n_features = {steps[0]: n_features}
+        if not isinstance(n_features, Mapping) or set(n_features) != set(steps):
+            raise ValueError(
+                "n_features must map the private steps to the numbers of columns that reach them, "
+                f"{dict.fromkeys(steps, '...')}; got {n_features!r}."
+            )
+        widths = [check_integer(f"n_features[{name!r}]", n_features[name], low=1) for name in steps]
         labels = check_classes(private_step(self.estimator).classes if classes is None else classes)
         n_train = n_samples - self._n_held_out(n_samples)
-        setting = Setting(candidates, n_train, score)
-        return self._planned(Public(n_samples, n_features, labels, detail=setting))
+        own = [Public(n_train, width) for width in widths[:-1]]
+        own.append(Public(n_train, widths[-1], labels))
+        setting = Setting(candidates, n_train, score, (tuple(own),) * len(candidates))
+        return self._planned(Public(n_samples, widths[-1], labels, detail=setting))
 
     def _check(self, generator: np.random.Generator) -> tuple[list[dict[str, Any]], HoldOutScore]:
         """Check the parameters of the search; return its candidates and its score."""
@@ -197,6 +215,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         if self.cv is not None:
             raise ValueError(_NO_FOLDS.format(self.cv))
         private_step(self.estimator)
+        shares_of(self.estimator)
         return check_candidates(self._candidates(generator)), make_score(self.scoring)
 
     def _n_held_out(self, n_samples: int) -> int:
@@ -225,7 +244,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         """
         silent = {"ledger": None, "progress": False, "diagnostics": False}
         candidate = public.detail.candidates[index]
-        return build(self.estimator, candidate, classes=public.classes, **silent, **values)
+        return build(self.estimator, candidate, public.classes, **silent, **values)
 
     def _read(self, X: Any, y: Any) -> Any:
         generator = self._split_generator()
@@ -243,39 +262,39 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         labels, _ = encode_labels(
             y, private_step(self.estimator).classes, estimator=type(self).__name__
         )
+        score.check_classes(labels)
         # A record is either trained on or scored. The split goes by position: one that looked at
         # labels would leak them.
         n_held_out = self._n_held_out(len(y))
         order = generator.permutation(len(y))
-        parts = np.sort(order[n_held_out:]), np.sort(order[:n_held_out])
-        split = Table(*(take_rows(table, rows) for rows in parts for table in (X, y)))
+        places = np.sort(order[n_held_out:]), np.sort(order[:n_held_out])
+        parts = Table(*(take_rows(table, rows) for rows in places for table in (X, y)))
         public = Public(
             n=len(y),
             n_features=getattr(reader, "n_features_in_", 1),  # a list of texts is one column
             classes=labels,
             names=getattr(reader, "feature_names_in_", None),
-            detail=Setting(candidates, len(parts[0]), score),
+            detail=Setting(candidates, len(places[0]), score),
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they may be computed from exact records
-            return self._run_heads(public, split, self._seeds(generator, 1)[0])
+            return self._run_heads(public, parts, self._seeds(generator, 1)[0])
 
-    def _run_heads(self, public: Public, split: Table, seed: int | None) -> HeldOut:
-        """Run what comes before the private step once for each way that candidates set it.
+    def _run_heads(self, public: Public, parts: Table, seed: int | None) -> HeldOut:
+        """Run what comes before the private steps once for each way that candidates set it.
 
-        Rows that reach the private step are validated here, before the budget is charged.
+        Rows that reach the private steps are validated here, before the budget is charged.
         """
         done: dict[Any, tuple[list[tuple[str, Any]], Table]] = {}
         heads, read = [], []
         for i, candidate in enumerate(public.detail.candidates):
             model = self._build(public, i, epsilon=self.epsilon, delta=self.delta)
+            head, tail = split(model)
             key = head_settings(self.estimator, candidate)
             if key not in done:
-                done[key] = run_head(model, split, seed)
+                done[key] = run_head(head, parts, seed)
             heads.append(done[key])
-            own, table = private_step(model), done[key][1]
-            own._read(table.X_held_out, table.y_held_out)
-            read.append(own._read(table.X, table.y).public)
+            read.append(publics_of(tail, done[key][1]))
         steps, tables = zip(*heads, strict=True)
         return HeldOut(
             replace(public, detail=replace(public.detail, read=tuple(read))), tables, steps
@@ -291,20 +310,22 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     def _plan(self, public: Public, budget: Budget) -> SearchPlan:
         setting: Setting = public.detail
         models = [self._build(public, i) for i in range(len(setting.candidates))]
-        if {private_step(model).adjacency for model in models} != {budget.adjacency}:
+        steps = [step for model in models for step in private_steps(model).values()]
+        if {step.adjacency for step in steps} != {budget.adjacency}:
             raise ValueError(
-                "the candidates have different adjacencies, so that no one claim could be made of "
-                f"them; give every one adjacency={budget.adjacency!r}."
+                "the candidates or their steps have different adjacencies, so that no one claim "
+                f"could be made of them; give every one adjacency={budget.adjacency!r}."
             )
-        planned: dict[tuple[float, float], list[PrivacyGuarantee]] = {}
+        planned: dict[tuple[float, float], list[list[PrivacyGuarantee]]] = {}
 
         def price(epsilon: float, delta: float) -> tuple[PrivacyEvent, ...]:
             if (epsilon, delta) not in planned:
                 planned[epsilon, delta] = [
-                    self._claim_of_run(model, i, public, epsilon, delta)
+                    self._claims_of_run(model, i, public, epsilon, delta)
                     for i, model in enumerate(models)
                 ]
-            return tuple(claim.event for claim in planned[epsilon, delta])
+            runs = [[claim.event for claim in claims] for claims in planned[epsilon, delta]]
+            return tuple(run[0] if len(run) == 1 else compose(run) for run in runs)
 
         n_candidates = len(models)
         mean_runs = RUNS_PER_CANDIDATE * n_candidates if self.mean_runs is None else self.mean_runs
@@ -318,27 +339,29 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             shape=float(self.shape),
             strategy=self.strategy,
             unit=setting.score.unit,
+            table=setting.score.table,
         )
         runs = price(plan.run_epsilon, plan.run_delta)
         # Which conditions a fit has may depend on its budget, so it is those at the planned one.
-        claims = planned[plan.run_epsilon, plan.run_delta]
+        claims = [claim for run in planned[plan.run_epsilon, plan.run_delta] for claim in run]
         conditions = dict.fromkeys(c for claim in claims for c in claim.conditions)
         conditions |= dict.fromkeys(c for model in models for c in conditions_of(model))
         conditions |= dict.fromkeys(setting.score.conditions)
         return replace(plan, conditions=tuple(conditions), runs=runs)
 
-    def _claim_of_run(
+    def _claims_of_run(
         self, model: Any, index: int, public: Public, epsilon: float, delta: float
-    ) -> PrivacyGuarantee:
+    ) -> list[PrivacyGuarantee]:
         setting: Setting = public.detail
-        own = private_step(model).set_params(epsilon=epsilon, delta=delta)
+        set_budget(model, shares_of(self.estimator), epsilon, delta)
+        steps = private_steps(model).values()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about budgets that are only tried here
-                if setting.read:
-                    return own._planned(setting.read[index]).privacy
-                n_train, n_features = setting.n_train, public.n_features
-                return own.plan(n_train, n_features, classes=public.classes).privacy
+                return [
+                    step._planned(own).privacy
+                    for step, own in zip(steps, setting.read[index], strict=True)
+                ]
         except ValueError as error:
             error.add_note(
                 f"The candidate {setting.candidates[index]} was planned for {setting.n_train} "
@@ -352,7 +375,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         candidates, n_held_out = rows.public.detail.candidates, len(rows.tables[0].y_held_out)
         if run is not None:
             model = assemble(
-                self._build(rows.public, run.candidate), rows.heads[run.candidate], run.fitted
+                rows.heads[run.candidate], run.fitted, self._build(rows.public, run.candidate)
             )
             score = rows.score.mean(run.total, n_held_out)
             return Winner(run.candidate, score, model, candidates, n_held_out)
@@ -375,35 +398,43 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         noisy = [rows.score.noisy(generator, run.total, plan.score) for run in runs]
         if not runs:
             return None
-        best = int(np.lexsort((generator.random(n_runs), np.array(noisy)))[-1])  # ties at random
+        order = np.array([rows.score.order(total) for total in noisy])
+        best = int(np.lexsort((generator.random(n_runs), order))[-1])  # ties at random
         return runs[best]._replace(total=noisy[best])
 
     def _try_all(self, rows: Any, plan: SearchPlan, generator: np.random.Generator) -> Run:
         """Run every candidate; report the noisy maximum, and its score under fresh noise.
 
-        The maximum of counts under Laplace noise of scale s is 2/s-differentially private where
+        Tables are released as they are, so that the choice and the score follow from them. The
+        maximum of counts under Laplace noise of scale s is 2/s-differentially private where
         one record moves each count by at most 1, and 1/s where all move in the same direction
         (Dwork and Roth 2014, Claim 3.9); ties go to the first, which keeps the argument for
         integer noise.
         """
         runs = self._run(rows, plan, np.arange(len(rows.tables)), generator)
         noisy = [rows.score.noisy(generator, run.total, plan.choice) for run in runs]
-        winner = runs[int(np.argmax(noisy))]
+        best = int(np.argmax([rows.score.order(total) for total in noisy]))
+        winner = runs[best]
+        if rows.score.table:
+            return winner._replace(total=noisy[best])
         return winner._replace(total=rows.score.noisy(generator, winner.total, plan.score))
 
     def _run(
         self, rows: Any, plan: SearchPlan, picks: np.ndarray, generator: np.random.Generator
     ) -> list[Run]:
-        budget = {"epsilon": plan.run_epsilon, "delta": plan.run_delta}
+        shares = shares_of(self.estimator)
+        n_steps = len(shares.epsilon)
+        seeds = iter(self._seeds(generator, len(picks) * n_steps))
         tasks = []
-        for index, seed in zip(picks.tolist(), self._seeds(generator, len(picks)), strict=True):
-            model = self._build(rows.public, index, random_state=seed, **budget)
-            tasks.append(
-                delayed(one_run)(private_step(model), index, rows.tables[index], rows.score)
-            )
+        for index in picks.tolist():
+            tail = split(self._build(rows.public, index))[1]
+            set_budget(tail, shares, plan.run_epsilon, plan.run_delta)
+            for step in private_steps(tail).values():  # seeds differ: so must the noise of steps
+                step.set_params(random_state=next(seeds))
+            tasks.append(delayed(one_run)(tail, index, rows.tables[index], rows.score))
         runs: list[Run] = Parallel(n_jobs=self.n_jobs)(tasks)
         for run in runs:
-            if run.fitted.privacy_.event != plan.runs[run.candidate]:
+            if event_of(run.fitted) != plan.runs[run.candidate]:
                 raise CalibrationError(
                     f"candidate {run.candidate} was fitted at another price than it was planned "
                     "for, so that the claim of the search would not hold. Please report this."
@@ -525,9 +556,12 @@ class PrivateGridSearchCV(PrivateSearch):
     Parameters
     ----------
     estimator : classifier
-        A private classifier of this package, or a pipeline that ends in one. Earlier steps that
-        learn from the data are not covered: the claim names them among its conditions. They run
-        once, on the training part. Progress bars and diagnostics of the classifier are off.
+        A private classifier of this package, or a pipeline that ends in one. Other private steps,
+        such as a ``PrivateBoundsScaler``, are fitted in every run: the steps share the budget of a
+        run in the proportion of their own ``epsilon`` (and ``delta``), which
+        :func:`skdpbayes.split_budget` sets. Steps before the first private one run once, on the
+        training part. Steps that learn from the data without a claim are not covered: the claim
+        names them among its conditions. Progress bars and diagnostics are off.
     param_grid : dict or list of dict
         As for ``GridSearchCV``. It cannot contain ``epsilon`` or ``delta``.
     epsilon : float, default=1.0
@@ -535,12 +569,14 @@ class PrivateGridSearchCV(PrivateSearch):
         without noise and takes the best score.
     delta : float, default=1e-5
         In [0, 1). 0 asks for a pure guarantee, which the estimator must be able to give.
-    scoring : {"accuracy", "neg_log_loss", "neg_brier_score"} or callable, default="accuracy"
+    scoring : {"accuracy", "neg_log_loss", "neg_brier_score", "roc_auc"} or callable, \
+            default="accuracy"
         Hold-out score. A log loss is cut at log(1000) per record; a Brier score is half the squared
-        distance of the probabilities from the label. A function ``(fitted, X, y)`` gets the fitted
+        distance of the probabilities from the label; the area under the ROC curve, of two classes,
+        comes from a noisy table of label and score, as in
+        :func:`skdpbayes.metrics.private_ranking`. A function ``(fitted, X, y)`` gets the fitted
         private step and the rows that reach it, and returns a number in [0, 1] for each record,
-        which no other record may change: that is then a condition of the claim. Ranks such as
-        ``"roc_auc"`` compare records and are refused.
+        which no other record may change: that is then a condition of the claim.
     test_size : float, default=0.2
         Share of the records that are held out, in (0, 1).
     cv : None
@@ -669,9 +705,12 @@ class PrivateRandomizedSearchCV(PrivateSearch):
     Parameters
     ----------
     estimator : classifier
-        A private classifier of this package, or a pipeline that ends in one. Earlier steps that
-        learn from the data are not covered: the claim names them among its conditions. They run
-        once, on the training part. Progress bars and diagnostics of the classifier are off.
+        A private classifier of this package, or a pipeline that ends in one. Other private steps,
+        such as a ``PrivateBoundsScaler``, are fitted in every run: the steps share the budget of a
+        run in the proportion of their own ``epsilon`` (and ``delta``), which
+        :func:`skdpbayes.split_budget` sets. Steps before the first private one run once, on the
+        training part. Steps that learn from the data without a claim are not covered: the claim
+        names them among its conditions. Progress bars and diagnostics are off.
     param_distributions : dict or list of dict
         As for ``RandomizedSearchCV``. It cannot contain ``epsilon`` or ``delta``.
     epsilon : float, default=1.0
@@ -679,12 +718,14 @@ class PrivateRandomizedSearchCV(PrivateSearch):
         without noise and takes the best score.
     delta : float, default=1e-5
         In [0, 1). 0 asks for a pure guarantee, which the estimator must be able to give.
-    scoring : {"accuracy", "neg_log_loss", "neg_brier_score"} or callable, default="accuracy"
+    scoring : {"accuracy", "neg_log_loss", "neg_brier_score", "roc_auc"} or callable, \
+            default="accuracy"
         Hold-out score. A log loss is cut at log(1000) per record; a Brier score is half the squared
-        distance of the probabilities from the label. A function ``(fitted, X, y)`` gets the fitted
+        distance of the probabilities from the label; the area under the ROC curve, of two classes,
+        comes from a noisy table of label and score, as in
+        :func:`skdpbayes.metrics.private_ranking`. A function ``(fitted, X, y)`` gets the fitted
         private step and the rows that reach it, and returns a number in [0, 1] for each record,
-        which no other record may change: that is then a condition of the claim. Ranks such as
-        ``"roc_auc"`` compare records and are refused.
+        which no other record may change: that is then a condition of the claim.
     test_size : float, default=0.2
         Share of the records that are held out, in (0, 1).
     cv : None

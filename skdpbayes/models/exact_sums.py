@@ -45,11 +45,13 @@ from skdpbayes.models.losses import NOTHING, Loss
 
 __all__ = [
     "Grid",
+    "absolute_errors",
     "clipped_gradient",
     "cut_rows",
     "derivatives",
     "moments",
     "read_derivatives",
+    "read_errors",
     "read_gradient",
     "read_moments",
     "row_keys",
@@ -758,6 +760,48 @@ def read_gradient(total: np.ndarray, grid: Grid | None) -> np.ndarray:
     out = total * grid.residual_unit
     out[:, :-1] *= grid.row_unit
     return np.asarray(out)
+
+
+def absolute_errors(
+    block: Any, theta: np.ndarray, loss: Loss, largest: float, grid: Grid
+) -> np.ndarray:
+    r"""Sum :math:`\min(|\mathrm{E}\,y_i - y_i|, m)` over a block, for a loss of one output.
+
+    Parameters
+    ----------
+    block : object with X, target and weight
+        Records.
+    theta : ndarray of shape (1, d + 1)
+        Coefficients and, last, the intercept. They must be finite.
+    loss : Loss
+        Whose mean the errors are taken from.
+    largest : float
+        The bound *m*.
+    grid : Grid
+        Units.
+
+    Returns
+    -------
+    ndarray of int64 of shape (1,)
+        For `read_errors`.
+    """
+    data = _Rows(block.X, grid)
+    integers, units = _integers(theta[:, :-1], grid, 1)
+    offset = np.ascontiguousarray(theta[:, -1])
+    total, unit = np.zeros(1, dtype=np.int64), _power_of_two(max(1, grid.n) * largest, 62)
+    for part, _ in data.parts(None):
+        z = data.logits(part, integers, units, offset)[1]
+        errors = np.abs(loss.mean(z)[:, 0] - block.target[data.window])
+        np.minimum(errors, largest, out=errors)
+        if block.weight is not None:
+            errors *= _pick(block.weight, part)
+        total += (errors / unit).astype(np.int64).sum()  # cut toward zero
+    return total
+
+
+def read_errors(total: np.ndarray, largest: float, grid: Grid) -> float:
+    """Return the sum of what `absolute_errors` returned for all blocks as a float."""
+    return float(total[0]) * _power_of_two(max(1, grid.n) * largest, 62)
 
 
 # Value, gradient and Hessian

@@ -5,10 +5,11 @@ class) and its target :math:`y`. A new loss is one class and one kernel in this 
 outside asks which loss it has: kernels call `Loss.pointwise`, and rules of privacy take the
 numbers `Loss.slope`, `Loss.range`, `Loss.gap` and so on.
 
-Targets are codes of labels (``int64``) for classes, and floats otherwise: in [-1, 1] for
+Targets are codes of labels (``int64``) for classes, and floats otherwise: in [-reach, reach] for
 `SquaredLoss` and `HuberLoss`, in [0, cap] for `PoissonLoss`. Facts that depend on the size of the
 logits take ``largest_logit``, a bound on the Euclidean norm of a record's logits. They are upper
-bounds, rounded up where they are not exact.
+bounds, rounded up where they are not exact; those that need a search are searched for in
+`skdpbayes.privacy`.
 
 A kernel treats every record alike, wherever it stands in its block: rows are the outer loop, so
 that no vectorized exponential can treat the last rows of a block differently from the others.
@@ -19,14 +20,15 @@ that no vectorized exponential can treat the last rows of a block differently fr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
-from scipy.special import expit, softmax
+from scipy.special import expit, ndtr, softmax
+
+from skdpbayes.privacy import logistic_gradient_gap, softmax_gradient_norm, softmax_range
 
 __all__ = [
     "HingeLoss",
@@ -48,8 +50,6 @@ _ROUNDING = 1e-14
 # Mean curvature of margin losses per unit of squared length, a guess that only sets step sizes:
 # that of the logistic loss where a fifth of the predictions are sure and the rest are not.
 _MARGIN_CURVATURE = 0.15
-# Beyond this norm of the logits a softmax gradient is within 2e-8 of its limit.
-_SATURATED = 25.0
 
 
 class Loss:
@@ -76,6 +76,11 @@ class Loss:
         raise NotImplementedError
 
     @property
+    def reach(self) -> float:
+        """Largest absolute value of a target that is a number."""
+        return 1.0
+
+    @property
     def likelihood(self) -> bool:
         """Whether it is the negative logarithm of a density, so that there is a true parameter."""
         return False
@@ -95,6 +100,20 @@ class Loss:
     def least_curvature(self, largest_logit: float) -> float:
         """Lower bound on the second derivative among logits of bounded norm."""
         return 0.0
+
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        """Second derivative, averaged over normal logits, shape (n,); of several, the largest.
+
+        Parameters
+        ----------
+        z : ndarray of shape (n, n_outputs)
+            Means of the logits.
+        target : ndarray of shape (n,)
+            Codes or numbers.
+        variance : ndarray of shape (n,)
+            Variances of the logits.
+        """
+        raise NotImplementedError
 
     def smoothed(self, width: float) -> Loss:
         """Return itself or, of unbounded curvature, one below that by at most ``width / 2``."""
@@ -151,25 +170,9 @@ class LogisticLoss(Loss):
         return min(1.0, float(expit(largest_logit + self.margin)) * (1.0 + _ROUNDING))
 
     def gap(self, largest_logit: float) -> float:
-        r"""Largest distance of two records' gradients, for rows of norm at most 1.
-
-        Without a margin :math:`\max_t 2\cos(t)\,\sigma(c\sin t)`: two rows whose components
-        orthogonal to the coefficients are opposite and whose parallel components are equally
-        misclassified. It runs from 1 (label flip at the origin) to 2 (unbounded coefficients, at
-        least two features). The logarithm of the function of *t* is concave on
-        :math:`[0,\pi/2]`, so its derivative has one zero.
-        """
-        if self.margin != 0.0 or math.isinf(largest_logit):
-            return 2.0 * self.slope_within(largest_logit)
-        low, high = 0.0, math.pi / 2.0
-        while (t := 0.5 * (low + high)) not in (low, high):
-            fall = float(expit(-largest_logit * math.sin(t)))
-            if largest_logit * math.cos(t) * fall > math.tan(t):
-                low = t
-            else:
-                high = t
-        likely = float(expit(largest_logit * math.sin(low)))
-        return min(2.0, 2.0 * math.cos(low) * likely * (1.0 + _ROUNDING))
+        if self.margin != 0.0:
+            return super().gap(largest_logit)
+        return logistic_gradient_gap(largest_logit)
 
     def least_curvature(self, largest_logit: float) -> float:
         r""":math:`\sigma(v)\sigma(-v)` falls with :math:`|v|`, which is at most *c + m*."""
@@ -185,6 +188,12 @@ class LogisticLoss(Loss):
 
     def mean(self, z: Array) -> Array:
         return np.asarray(expit(z))
+
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        """MacKay (1992) approximates the mean of a logistic function so; its slope is this."""
+        shrink = _mackay(variance)
+        likely = expit(shrink * (z[:, 0] + np.where(target == 1, -self.margin, self.margin)))
+        return np.asarray(shrink * likely * (1.0 - likely))
 
     def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
         _logistic(z, target, float(self.margin), value, second)
@@ -207,6 +216,10 @@ def _logistic(z: Any, target: Any, margin: float, value: Any, second: Any) -> No
                 value[i, k] = max(-shifted if one else shifted, 0.0) + np.log(1.0 + small)
             if with_second:
                 second[i, k] = likely * unlikely
+
+
+def _mackay(variance: Array) -> Array:
+    return np.asarray(1.0 / np.sqrt(1.0 + math.pi * variance / 8.0))
 
 
 def _softplus(value: float) -> float:
@@ -328,45 +341,19 @@ class SoftmaxLoss(Loss):
         return math.sqrt(2.0)
 
     def steepest(self, largest_logit: float) -> float:
-        r"""Return :math:`\max|p(z) - e_y|`, from :math:`\sqrt{1-1/K}` to :math:`\sqrt2`.
-
-        It is on the sphere, at logits that add up to 0 and take at most two values outside *y*
-        (the theory page has the proof): the angles of `range`, searched in the same way.
-        """
-        norm, n_classes = float(largest_logit), self.n_classes
-        if norm > _SATURATED:
-            return math.sqrt(2.0)
-        # With J = diag(p) - p p^T, a = p - e_y: the gradient J a of half the square has norm at
-        # most sqrt(1/2), and its Hessian |J h|^2 + E_p[a ((h - E h)^2 - Var h)] at most
-        # 1/4 + 2 Var h, Var h at most 1/2.
-        bend = 1.25 * norm * norm + norm / math.sqrt(2.0)
-        half_square = _largest_on_sphere(_half_square, norm, n_classes, bend, 5e-9)
-        return min(math.sqrt(2.0), math.sqrt(2.0 * half_square) * (1.0 + _ROUNDING))
+        return softmax_gradient_norm(largest_logit, self.n_classes)
 
     def range(self, largest_logit: float) -> float:
-        r"""Range of the cross entropy over logits of bounded norm.
-
-        The loss is convex and depends on differences of logits only. Its minimum is
-        :math:`\log(1+(K-1)e^{-c\sqrt{K/(K-1)}})`. Its maximum is on the sphere, where the Lagrange
-        conditions :math:`e^{s_j}/Z=\lambda s_j` for :math:`j\ne y` and :math:`\sum_j s_j=0` leave
-        at most two distinct values among the other logits (a line meets the convex exponential at
-        most twice), hence for each split of the other classes one angle to search. The search
-        keeps every interval that could still hold the maximum and adds its final slack.
-
-        Between :math:`\sqrt2c` and :math:`2c\sqrt{1-1/K}`, equal to both for two classes.
-        """
-        norm, n_classes = float(largest_logit), self.n_classes
-        if norm == 0.0 or n_classes == 2 or math.isinf(norm):
-            return math.sqrt(2.0) * norm
-        far = math.exp(-norm * math.sqrt(n_classes / (n_classes - 1)))
-        lowest = math.log1p((n_classes - 1) * far)
-        # |d2 loss / d angle2| <= norm^2 * |Hessian| + norm * |gradient|
-        bend = norm * norm / 2.0 + math.sqrt(2.0) * norm
-        highest = _largest_on_sphere(_cross_entropy, norm, n_classes, bend, 1e-12 * norm)
-        return highest - lowest + 2e-15 * highest
+        return softmax_range(largest_logit, self.n_classes)
 
     def mean(self, z: Array) -> Array:
         return np.asarray(softmax(z, axis=-1))
+
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        """A softmax has at most twice the curvature of its class with the most."""
+        shrink = _mackay(variance)
+        probability = softmax(shrink[:, None] * z, axis=1)
+        return np.asarray(2.0 * shrink * (probability * (1.0 - probability)).max(axis=1))
 
     def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
         _softmax(z, target, self.n_classes, value, second)
@@ -402,72 +389,15 @@ def _softmax(z: Any, target: Any, n_classes: int, value: Any, second: Any) -> No
             z[i, first + target[i]] -= 1.0
 
 
-def _largest_on_sphere(
-    function: Callable[[Array, Array], Array],
-    norm: float,
-    n_classes: int,
-    bend: float,
-    precision: float,
-) -> float:
-    """Bound a function of the logits on the sphere from above, by bisection of intervals.
-
-    ``function`` takes the logits less the label's own, of the group and of the rest (shape (2, m)),
-    and how many classes each has; ``bend`` bounds its second derivative by the angle, so that an
-    interior maximum is at most ``bend * width^2 / 8`` above the nearer end of its interval. Every
-    interval that could still hold the maximum is kept.
-    """
-    cells = 64
-    width = math.pi / cells
-    groups, left = np.meshgrid(np.arange(1.0, n_classes), width * np.arange(cells), indexing="ij")
-    groups, left = groups.ravel(), left.ravel()
-    while True:
-        ends = np.maximum(
-            function(*_two_groups(left, groups, norm, n_classes)),
-            function(*_two_groups(left + width, groups, norm, n_classes)),
-        )
-        best, slack = float(ends.max()), bend * width * width / 8.0
-        if slack <= precision:
-            return best + slack
-        alive = ends + slack >= best
-        width /= 2.0
-        groups = np.repeat(groups[alive], 2)
-        left = (left[alive][:, None] + np.array([0.0, width])).ravel()
-
-
-def _two_groups(angle: Array, group: Array, norm: float, n_classes: int) -> tuple[Array, Array]:
-    """Logits less the label's own where `group` other classes share one logit, the rest one."""
-    others = n_classes - 1.0
-    rest = others - group
-    own = -norm * np.cos(angle) * math.sqrt(others / n_classes)
-    common = norm * np.cos(angle) / math.sqrt(others * n_classes)
-    # (rest on the group, -group on the rest), scaled to length norm * sin(angle)
-    spread = norm * np.sin(angle) / np.sqrt(others * group * np.maximum(rest, 1.0))
-    second = np.where(rest > 0.0, common - spread * group - own, -np.inf)
-    return np.stack([common + spread * rest - own, second]), np.stack([group, rest])
-
-
-def _cross_entropy(gaps: Array, counts: Array) -> Array:
-    top = np.maximum(0.0, gaps.max(axis=0))
-    return np.asarray(top + np.log(np.exp(-top) + (counts * np.exp(gaps - top)).sum(axis=0)))
-
-
-def _half_square(gaps: Array, counts: Array) -> Array:
-    """Half of |p - e_y|^2, by probabilities relative to the largest."""
-    top = np.maximum(0.0, gaps.max(axis=0))
-    weights = np.exp(gaps - top)
-    wrong = (counts * weights).sum(axis=0)
-    total = np.exp(-top) + wrong
-    return np.asarray(0.5 * (wrong**2 + (counts * weights**2).sum(axis=0)) / total**2)
-
-
 # Numbers
 
 
 @dataclass(frozen=True)
 class HuberLoss(Loss):
-    r""":math:`(z - y)^2 / 2` up to the distance *w*, then linear; targets in [-1, 1]."""
+    r""":math:`(z - y)^2 / 2` up to the distance *w*, then linear; targets in [-reach, reach]."""
 
     width: float
+    reach: float = 1.0
 
     @property
     def curvature(self) -> tuple[float, float]:
@@ -476,7 +406,7 @@ class HuberLoss(Loss):
 
     @property
     def at_zero(self) -> float:
-        return self._of_gap(1.0)
+        return self._of_gap(self.reach)
 
     def _of_gap(self, gap: float) -> float:
         if gap <= self.width:
@@ -484,16 +414,24 @@ class HuberLoss(Loss):
         return self.width * (gap - 0.5 * self.width)
 
     def slope_within(self, largest_logit: float) -> float:
-        return min(self.width, 1.0 + largest_logit)
+        return min(self.width, self.reach + largest_logit)
 
     def range(self, largest_logit: float) -> float:
-        """Attained by the target 1: as far away as possible, and as close."""
+        """Attained by a target at the end: as far away as possible, and as close."""
         if math.isinf(largest_logit):
             return math.inf
-        return self._of_gap(1.0 + largest_logit) - self._of_gap(max(0.0, 1.0 - largest_logit))
+        near = max(0.0, self.reach - largest_logit)
+        return self._of_gap(self.reach + largest_logit) - self._of_gap(near)
 
     def mean(self, z: Array) -> Array:
         return z
+
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        """Probability that the residual is on the quadratic part."""
+        gap, deviation = z[:, 0] - target, np.sqrt(np.maximum(variance, 1e-300))
+        return np.asarray(
+            ndtr((self.width - gap) / deviation) - ndtr((-self.width - gap) / deviation)
+        )
 
     def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
         _huber(z, target, float(self.width), value, second)
@@ -501,7 +439,9 @@ class HuberLoss(Loss):
 
 @dataclass(frozen=True)
 class SquaredLoss(Loss):
-    r""":math:`(z - y)^2 / 2`; targets in [-1, 1]."""
+    r""":math:`(z - y)^2 / 2`; targets in [-reach, reach]."""
+
+    reach: float = 1.0
 
     @property
     def likelihood(self) -> bool:
@@ -514,18 +454,21 @@ class SquaredLoss(Loss):
 
     @property
     def at_zero(self) -> float:
-        return 0.5
+        return 0.5 * self.reach**2
 
     def slope_within(self, largest_logit: float) -> float:
-        return 1.0 + largest_logit
+        return self.reach + largest_logit
 
     def range(self, largest_logit: float) -> float:
-        """Attained by the target 1: as far away as possible, and as close."""
-        near = max(0.0, 1.0 - largest_logit)
-        return 0.5 * (1.0 + largest_logit) ** 2 - 0.5 * near**2
+        """Attained by a target at the end: as far away as possible, and as close."""
+        near = max(0.0, self.reach - largest_logit)
+        return 0.5 * (self.reach + largest_logit) ** 2 - 0.5 * near**2
 
     def mean(self, z: Array) -> Array:
         return z
+
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        return np.ones(z.shape[0])
 
     def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
         _huber(z, target, math.inf, value, second)
@@ -547,31 +490,42 @@ def _huber(z: Any, target: Any, width: float, value: Any, second: Any) -> None:
 
 @dataclass(frozen=True)
 class PoissonLoss(Loss):
-    r""":math:`\lambda - y z` of counts *y* in [0, cap] with the rate :math:`\lambda = e^z`.
+    r""":math:`\lambda - y z` of counts *y* in [0, cap] with the rate :math:`\lambda = m e^z`.
 
-    Above the cap the rate stays there and the loss goes on in a straight line, so that its slope is
-    bounded by the cap.
+    The base *m* is the rate at the logit 0. Above the cap the rate stays there and the loss goes on
+    in a straight line, so that its slope is bounded by the cap.
     """
 
     cap: float
+    base: float = 1.0
+
+    @property
+    def reach(self) -> float:
+        return self.cap
 
     @property
     def curvature(self) -> tuple[float, float]:
-        """A typical one at the rate 1."""
-        return min(1.0, self.cap), self.cap
+        """A typical one at the base."""
+        return min(self.base, self.cap), self.cap
 
     @property
     def at_zero(self) -> float:
         return self._of_none(0.0)
 
+    @property
+    def _top(self) -> float:
+        """Logit of the cap."""
+        return math.log(self.cap / self.base)
+
     def _of_none(self, z: float) -> float:
         """Loss of the count 0, which grows with the logit."""
-        top = math.log(self.cap)
-        return math.exp(z) if z <= top else self.cap * (1.0 + (z - top))
+        top = self._top
+        return self.base * math.exp(z) if z <= top else self.cap * (1.0 + (z - top))
 
     def slope_within(self, largest_logit: float) -> float:
-        top = math.log(self.cap)
-        most, least = math.exp(min(largest_logit, top)), math.exp(min(-largest_logit, top))
+        most, least = (
+            self.base * math.exp(min(z, self._top)) for z in (largest_logit, -largest_logit)
+        )
         return min(self.cap, max(most, self.cap - least) * (1.0 + _ROUNDING))
 
     def range(self, largest_logit: float) -> float:
@@ -583,24 +537,28 @@ class PoissonLoss(Loss):
         return max(high - low, low + fall - high) + _ROUNDING * (high + fall)
 
     def mean(self, z: Array) -> Array:
-        return np.asarray(np.exp(np.minimum(z, math.log(self.cap))))
+        return np.asarray(self.base * np.exp(np.minimum(z, self._top)))
+
+    def mean_curvature(self, z: Array, target: np.ndarray, variance: Array) -> Array:
+        """Mean of a lognormal rate, the cap aside."""
+        return self.mean(z[:, 0] + 0.5 * variance)
 
     def pointwise(self, z: Array, target: np.ndarray, value: Array, second: Array) -> None:
-        _poisson(z, target, float(self.cap), value, second)
+        _poisson(z, target, float(self.cap), math.log(self.base), value, second)
 
 
 @njit(cache=True)
-def _poisson(z: Any, target: Any, cap: float, value: Any, second: Any) -> None:
+def _poisson(z: Any, target: Any, cap: float, shift: float, value: Any, second: Any) -> None:
     with_value, with_second = value.shape[0] > 0, second.shape[0] > 0
     top = np.log(cap)
     for i in range(z.shape[0]):
         for k in range(z.shape[1]):
-            logit = z[i, k]
+            logit = z[i, k] + shift
             below = logit <= top
             rate = min(np.exp(logit), cap) if below else cap
             if with_value:
                 line = rate if below else cap * (1.0 + (logit - top))
-                value[i, k] = line - target[i] * logit
+                value[i, k] = line - target[i] * z[i, k]
             if with_second:
                 second[i, k] = rate if below else 0.0
             z[i, k] = rate - target[i]

@@ -14,13 +14,14 @@ Parameters are one vector, layer by layer :math:`W_l` (row-major, inputs by outp
 :math:`b_l`. A record's :math:`a_l` and :math:`\delta_l` are computed in single precision, in an
 order that does not depend on the other records of the batch; its norm and its products are
 computed in double precision. Products are rounded to multiples of a unit that is large enough for
-their sums to be exact (`~skdpbayes.models.minibatch.sum_unit`), so the sum does not depend on the
+their sums to be exact (`sum_unit`), so the sum does not depend on the
 order of the records, nor on how many threads share them, and a record that contributes nothing is
 as good as none.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,7 @@ __all__ = [
     "network_logits",
     "network_size",
     "squared_row_lengths",
+    "sum_unit",
 ]
 
 # Contributions are kept this much (relative) below the clipping norm, whose products round.
@@ -46,6 +48,19 @@ CLIP_MARGIN = 1e-9
 LEAST_WORK = 1 << 23
 
 Layers = list[tuple[np.ndarray, np.ndarray]]
+
+
+def sum_unit(n_rows: int, largest: float) -> float:
+    """Return a power of two whose multiples up to ``largest`` add up exactly, ``n_rows`` of them.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of terms.
+    largest : float
+        Bound on the absolute value of a term.
+    """
+    return math.ldexp(1.0, math.frexp(n_rows * largest * 1.01)[1] - 51)
 
 
 def network_size(sizes: Sequence[int]) -> int:

@@ -68,6 +68,8 @@ class NaiveBayesLayout:
         Their bounds; infinite without privacy.
     threshold : float or None
         Binary columns are 1 above it; None says that they hold 0 and 1 only.
+    missing : bool
+        Whether the last value of every table that is not binary counts rows without a value.
     """
 
     table_columns: tuple[int, ...] = ()
@@ -78,6 +80,7 @@ class NaiveBayesLayout:
     moment_columns: tuple[int, ...] = ()
     bounds: tuple[tuple[float, float], ...] = ()
     threshold: float | None = 0.0
+    missing: bool = False
 
     @property
     def cut(self) -> float:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -46,6 +46,8 @@ from skdpbayes._validation import (
     probe,
     validate_data,
 )
+from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.chunks import by_chunks, is_chunked, read_chunks
 from skdpbayes.fitting.estimator import (
     FitPlan,
     PrivateEstimator,
@@ -347,6 +349,8 @@ class PrivateBoundsScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
     True
     """
 
+    _reads_chunks = True
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -423,6 +427,8 @@ class PrivateBoundsScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         X_out : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
+        if is_chunked(X):
+            return by_chunks(self, "transform", X)
         X = validate_data(self, X, dtype=FLOAT_DTYPES, reset=False)
         return self._posterior.scaler.transform(X)
 
@@ -459,7 +465,11 @@ class PrivateBoundsScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         check_is_fitted(self)
         return self._posterior.scaler.coef_in_units(coef, intercept)
 
-    def _read(self, X: Any) -> Records:
+    def _read(self, X: Any) -> Any:
+        if is_chunked(X):
+            rows = read_chunks(self, X, bound=Bound(), dtype=FLOAT_DTYPES)
+            grid = self._grid(rows.public.n_features, rows.public.names)
+            return replace(rows, public=replace(rows.public, detail=grid))
         reader = probe(self)
         X = validate_data(reader, X, dtype=FLOAT_DTYPES)
         names = getattr(reader, "feature_names_in_", None)

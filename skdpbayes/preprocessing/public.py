@@ -26,6 +26,7 @@ from skdpbayes._validation import (
     check_scale,
     clip_rows,
 )
+from skdpbayes.fitting.chunks import by_chunks, example_of, is_chunked, one_row
 
 __all__ = ["BoundsScaler", "PrivatePreprocessor", "RowNormClipper", "private_preprocessor"]
 
@@ -88,6 +89,7 @@ class RowNormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self : RowNormClipper
         """
         self._checked_norm()
+        X = one_row(X) if is_chunked(X) else X
         validate_data(self, X, accept_sparse="csr", dtype=FLOAT_DTYPES)
         return self
 
@@ -104,6 +106,8 @@ class RowNormClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X_out : {ndarray, CSR matrix} of shape (n_samples, n_features)
         """
         norm = self._checked_norm()
+        if is_chunked(X):
+            return by_chunks(self, "transform", X)
         X = validate_data(
             self,
             X,
@@ -210,7 +214,7 @@ class BoundsScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self : BoundsScaler
         """
         self._checked_range()
-        validate_data(self, X, dtype=FLOAT_DTYPES)
+        validate_data(self, one_row(X) if is_chunked(X) else X, dtype=FLOAT_DTYPES)
         names = getattr(self, "feature_names_in_", None)
         self.bounds_ = resolve_bounds(self.bounds, self.n_features_in_, names)
         return self
@@ -229,6 +233,8 @@ class BoundsScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         start, stop = self._checked_range()
+        if is_chunked(X):
+            return by_chunks(self, "transform", X)
         X = validate_data(
             self, X, dtype=FLOAT_DTYPES, copy=self.copy, force_writeable=True, reset=False
         )
@@ -486,7 +492,7 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):
         -------
         self : PrivatePreprocessor
         """
-        X = _as_table(X)
+        X = _as_table(example_of(X))
         probe = type(self)()  # a fit that is refused leaves this object as it was
         validate_data(probe, X, skip_check_array=True)
         names = getattr(probe, "feature_names_in_", None)
@@ -518,6 +524,8 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):
         X_out : {ndarray, CSR array} of shape (n_samples, n_features_out)
         """
         check_is_fitted(self)
+        if is_chunked(X):
+            return by_chunks(self, "transform", X, example=example_of(X))
         X = _as_table(X)
         names = getattr(self, "feature_names_in_", None)
         if names is not None and hasattr(X, "columns"):

@@ -35,6 +35,7 @@ __all__ = [
     "ApproximateDP",
     "BoundedRange",
     "GaussianDP",
+    "GaussianMixture",
     "NoPrivacy",
     "PrivacyEvent",
     "PureDP",
@@ -320,6 +321,42 @@ class GaussianDP(PrivacyEvent):
 
     def _zcdp(self) -> float:
         return 0.5 * self.mu * self.mu
+
+
+@dataclass(frozen=True)
+class GaussianMixture(PrivacyEvent):
+    r"""A release that is :math:`\mu_j`-GDP given a secret *j*, drawn evenly and without the data.
+
+    :math:`\delta(\varepsilon) = \frac1J\sum_j H(\varepsilon;\mu_j)`, with *H* the Gaussian profile.
+    *Proof.* The laws are the averages of those given *j*, and the integral of
+    :math:`(p-e^\varepsilon p')_+` is convex in the pair of densities.
+
+    Parameters
+    ----------
+    mus : tuple of float
+        The parameters, each at least 0; at least one.
+    """
+
+    mus: tuple[float, ...]
+    kind: ClassVar[str] = "gaussian_mixture"
+
+    def __post_init__(self) -> None:
+        if not self.mus:
+            raise ValueError("mus must hold at least one number")
+        store(self, mus=tuple(check_nonnegative("mus", mu) for mu in self.mus))
+
+    def _profile(self, epsilons: FloatArray) -> FloatArray:
+        profiles = [np.exp(log_gaussian_profile(epsilons, mu)) for mu in self.mus]
+        return np.asarray(np.mean(profiles, axis=0))
+
+    def _loss_bound(self) -> tuple[float, float]:
+        return (0.0 if max(self.mus) == 0.0 else math.inf), 0.0
+
+    def _zcdp(self) -> float:
+        return 0.5 * max(self.mus) ** 2
+
+    def _simplified(self) -> PrivacyEvent:
+        return GaussianDP(self.mus[0]) if len(set(self.mus)) == 1 else self
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from html import escape
 from typing import Any, Literal, TypeAlias, get_args
 
 from skdpbayes.privacy._numeric import check_nonnegative
@@ -16,7 +17,14 @@ from skdpbayes.privacy.events import (
     event_from_dict,
 )
 
-__all__ = ["Adjacency", "PrivacyGuarantee", "Unit", "check_adjacency", "check_unit"]
+__all__ = [
+    "Adjacency",
+    "PrivacyGuarantee",
+    "Unit",
+    "check_adjacency",
+    "check_unit",
+    "profile_svg",
+]
 
 Adjacency: TypeAlias = Literal["replace_one", "zero_out"]
 Unit: TypeAlias = Literal["record", "person"]
@@ -211,6 +219,26 @@ class PrivacyGuarantee:
             fields[name] = decode(fields[name])
         return cls(**fields)
 
+    def _repr_html_(self) -> str:
+        """Return a card for notebooks: the sentence and the profile as a curve."""
+        curve = "" if math.isinf(self.epsilon) else profile_svg(self.profile())
+        return (
+            "<div style='max-width:36rem;padding:.6rem 1rem;border-left:4px solid #2a6f5b'>"
+            f"<p>{escape(str(self))}</p>{curve}</div>"
+        )
+
+    def profile(self, n_points: int = 25) -> list[tuple[float, float]]:
+        """Return epsilons from 0 to twice the claimed one, and the deltas that hold there.
+
+        Parameters
+        ----------
+        n_points : int, default=25
+            Their number; some events take a while.
+        """
+        last = max(2.0 * self.epsilon, 0.1)
+        points = [last * place / (n_points - 1) for place in range(n_points)]
+        return [(epsilon, float(self.delta_at(epsilon))) for epsilon in points]
+
     def __str__(self) -> str:
         if math.isinf(self.epsilon):
             sentence = f"Not differentially private (epsilon is infinite): {self.mechanism}."
@@ -236,3 +264,37 @@ def _round_up(epsilon: float) -> str:
     if float(text) < epsilon * (1.0 - 1e-9):
         text = f"{float(text) + 10.0 ** (math.floor(math.log10(epsilon)) - 2):.3g}"
     return text
+
+
+def profile_svg(profile: list[tuple[float, float]]) -> str:
+    """Draw delta against epsilon, delta on a logarithmic scale, as an inline picture."""
+    width, height, left, bottom = 480, 200, 56, 34
+    least = -12.0
+    right = profile[-1][0]
+
+    def place(epsilon: float, delta: float) -> str:
+        x = left + (width - left - 12) * epsilon / right
+        share = max(math.log10(delta) if delta > 0.0 else least, least) / least
+        return f"{x:.1f},{10 + (height - bottom - 10) * share:.1f}"
+
+    points = " ".join(place(*point) for point in profile)
+    marks = []
+    for power in (0, -3, -6, -9, -12):
+        _, y = place(0.0, 10.0**power).split(",")
+        marks.append(
+            f'<line x1="{left}" x2="{width - 12}" y1="{y}" y2="{y}" stroke="#ddd"/>'
+            f'<text x="{left - 6}" y="{y}" text-anchor="end" dy="4">1e{power}</text>'
+        )
+    for share in (0.0, 0.5, 1.0):
+        x, _ = place(share * right, 1.0).split(",")
+        marks.append(
+            f'<text x="{x}" y="{height - 16}" text-anchor="middle">{share * right:.3g}</text>'
+        )
+    return (
+        f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img" '
+        'aria-label="delta that holds at each epsilon" font-size="11" fill="#444">'
+        f'{"".join(marks)}<polyline points="{points}" fill="none" stroke="#2a6f5b" '
+        'stroke-width="2"/>'
+        f'<text x="{width / 2}" y="{height - 2}" text-anchor="middle">epsilon</text>'
+        '<text x="4" y="14">delta</text></svg>'
+    )

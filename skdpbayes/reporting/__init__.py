@@ -1,6 +1,6 @@
 """What is claimed for a whole pipeline, and pages for those who sign for it."""
 
-from skdpbayes.reporting.pipelines import check_private, privacy_of, split_budget
+from skdpbayes.fitting.pipelines import check_private, privacy_of, split_budget
 from skdpbayes.reporting.report import report
 from skdpbayes.reporting.summary import summary
 

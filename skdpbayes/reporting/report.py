@@ -14,9 +14,9 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from skdpbayes._validation import check_choice
+from skdpbayes.fitting.pipelines import privacy_of
 from skdpbayes.fitting.storage import versions
-from skdpbayes.privacy.guarantee import PrivacyGuarantee
-from skdpbayes.reporting.pipelines import privacy_of
+from skdpbayes.privacy.guarantee import PrivacyGuarantee, profile_svg
 from skdpbayes.reporting.summary import summary
 
 __all__ = ["report"]
@@ -87,7 +87,7 @@ def _content(
     else:
         claim = model if isinstance(model, PrivacyGuarantee) else privacy_of(model)
     content["claim"] = json.loads(claim.to_json())
-    profile = _profile(claim)
+    profile = [] if math.isinf(claim.epsilon) else claim.profile()
     add({"title": "Claim", "text": [str(claim)], "profile": profile})
     tables = _meaning_tables(claim, profile) if profile else []
     add({"title": "What this means", "text": _meaning(claim), "tables": tables})
@@ -122,14 +122,6 @@ def _content(
         add(_account(ledger))
     add({"title": "Versions", "tables": [(("package", "version"), list(versions().items()))]})
     return content
-
-
-def _profile(claim: PrivacyGuarantee) -> list[tuple[float, float]]:
-    """Return epsilons and the deltas that hold there, as far as they can be drawn."""
-    if math.isinf(claim.epsilon):
-        return []
-    epsilons = np.linspace(0.0, max(2.0 * claim.epsilon, 0.1), 25)  # some events take a while
-    return [(float(e), float(claim.delta_at(float(e)))) for e in epsilons]
 
 
 def _meaning(claim: PrivacyGuarantee) -> list[str]:
@@ -339,37 +331,3 @@ def _html_table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
         "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def profile_svg(profile: list[tuple[float, float]]) -> str:
-    """Draw delta against epsilon, delta on a logarithmic scale, as an inline picture."""
-    width, height, left, bottom = 480, 200, 56, 34
-    least = -12.0
-    right = profile[-1][0]
-
-    def place(epsilon: float, delta: float) -> str:
-        x = left + (width - left - 12) * epsilon / right
-        share = max(math.log10(delta) if delta > 0.0 else least, least) / least
-        return f"{x:.1f},{10 + (height - bottom - 10) * share:.1f}"
-
-    points = " ".join(place(*point) for point in profile)
-    marks = []
-    for power in (0, -3, -6, -9, -12):
-        _, y = place(0.0, 10.0**power).split(",")
-        marks.append(
-            f'<line x1="{left}" x2="{width - 12}" y1="{y}" y2="{y}" stroke="#ddd"/>'
-            f'<text x="{left - 6}" y="{y}" text-anchor="end" dy="4">1e{power}</text>'
-        )
-    for share in (0.0, 0.5, 1.0):
-        x, _ = place(share * right, 1.0).split(",")
-        marks.append(
-            f'<text x="{x}" y="{height - 16}" text-anchor="middle">{share * right:.3g}</text>'
-        )
-    return (
-        f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img" '
-        'aria-label="delta that holds at each epsilon" font-size="11" fill="#444">'
-        f'{"".join(marks)}<polyline points="{points}" fill="none" stroke="#2a6f5b" '
-        'stroke-width="2"/>'
-        f'<text x="{width / 2}" y="{height - 2}" text-anchor="middle">epsilon</text>'
-        '<text x="4" y="14">delta</text></svg>'
-    )

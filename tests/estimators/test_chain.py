@@ -24,7 +24,6 @@ from skdpbayes import (
     PrivacyLedger,
 )
 from skdpbayes.datasets import make_census
-from skdpbayes.estimators.chain.potential import LinearPotential
 from skdpbayes.exceptions import BudgetExceededError, CalibrationError
 from tests.contract import chain_around_the_mode, linear_data
 
@@ -316,35 +315,6 @@ def test_half_of_the_chain_is_left_out():
     X, y = linear_data()
     model = DPSGLDClassifier(n_steps=40, n_kept=40, random_state=0).fit(X, y)
     assert len(model.sample_posterior(posterior="chain")["coef"]) == 20
-
-
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
-@pytest.mark.parametrize("fit_intercept", [False, True])
-@pytest.mark.parametrize(
-    "steps",
-    [
-        {"batch_size": 40},
-        {"batch_size": 40, "prior": "normal"},
-        {
-            "batch_size": 40,
-            "subsampling": "fixed",
-            "sampler": {"kind": "sgld", "schedule": "cube_root"},
-        },
-        {"batch_size": 900},
-    ],
-)
-def test_many_steps_in_one_kernel_are_the_steps_one_by_one(form, fit_intercept, steps, monkeypatch):
-    """To the last bit, so that what holds for a step holds for the kernel."""
-    X, y = linear_data(900, 5)
-    X[np.abs(X) < 0.2] = 0.0
-    params = {"preconditioner": None, "n_steps": 1500, "random_state": 0, **steps}
-    model = DPSGLDClassifier(epsilon=3.0, fit_intercept=fit_intercept, **params)
-    together = model.fit(form(X), y).sample_posterior()
-    monkeypatch.setattr(LinearPotential, "langevin_states", lambda *_: None)
-    one_by_one = model.fit(form(X), y).sample_posterior()
-    for name, draws in together.items():
-        np.testing.assert_array_equal(draws, one_by_one[name])
-    assert np.std(together["coef"]) > 0.0
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -61,13 +62,15 @@ def test_half_the_noise_is_caught(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
 def test_a_missing_clip_is_caught(monkeypatch):
-    exact = models.langevin_batch_steps
+    exact, read = models.clipped_gradient, models.read_gradient
 
-    def unclipped(*arguments):
-        position_to_lengths, (_, *rest) = arguments[:7], arguments[7:]
-        return exact(*position_to_lengths, math.inf, *rest)
+    def unclipped(block, theta, loss, lengths, clip, grid, *, rows=None):
+        return exact(block, theta, loss, lengths, math.inf, replace(grid, residual=1.0))
 
-    monkeypatch.setattr(models, "langevin_batch_steps", unclipped)
+    monkeypatch.setattr(models, "clipped_gradient", unclipped)
+    monkeypatch.setattr(
+        models, "read_gradient", lambda total, grid: read(total, replace(grid, residual=1.0))
+    )
     assert audit() > privacy.gdp_mu(4.0, 1e-5)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skdpbayes import DPSGLDClassifier, privacy, randomness
+from skdpbayes import DPSGLDClassifier, models, privacy, randomness
 from skdpbayes.datasets import make_census
 from skdpbayes.estimators.chain.coordinates import (
     MEAN_WEIGHT,
@@ -17,11 +17,12 @@ from skdpbayes.estimators.chain.coordinates import (
     released_coordinates,
 )
 from skdpbayes.estimators.chain.plan import plan_chain
-from skdpbayes.estimators.chain.potential import CoefficientPrior, LinearPotential
+from skdpbayes.estimators.chain.potential import CoefficientPrior, LinearPotential, chain_blocks
 from skdpbayes.estimators.chain.run import Dynamics, step_sizes
 from skdpbayes.estimators.network.potential import NetworkPotential, network_inputs
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.records import Public, Records
 from skdpbayes.papers import wang2015_noise_multiplier
 from skdpbayes.papers.renyi import rdp_epsilon, rdp_noise_multiplier
 
@@ -36,6 +37,16 @@ BASE = {
     "adjacency": "zero_out",
     "clip_norm": 0.5,
 }
+
+
+def records_of(X, target=None):
+    return Records(Public(*X.shape), X, target)
+
+
+def potential_of(X, codes, coordinates, loss, prior, clip, data_norm):
+    grid = models.Grid(len(X), data_norm)
+    blocks = chain_blocks(records_of(X, codes), grid)
+    return LinearPotential(blocks, coordinates, loss, prior, clip, grid)
 
 
 @pytest.mark.parametrize("subsampling", ["poisson", "fixed"])
@@ -137,24 +148,25 @@ def test_one_record_moves_the_sum_by_no_more_than_clip_and_rounding(n_outputs, p
         coordinates = plain_coordinates(d, 1.0, True).with_constant(0.3)
     else:
         coordinates = released_coordinates(
-            X, 1.0, math.inf, "zero_out", True, randomness.make_generator(0)
+            records_of(X), 1.0, math.inf, "zero_out", True, randomness.make_generator(0)
         ).with_constant(0.3)
-    potential = LinearPotential(X, codes, coordinates, n_outputs, PRIOR, 1.0)
-    position = 3.0 * rng.normal(size=potential.shape)
     clip = 0.01
+    loss = models.LogisticLoss() if n_outputs == 1 else models.SoftmaxLoss(n_outputs)
+    potential = potential_of(X, codes, coordinates, loss, PRIOR, clip, 1.0)
+    position = 3.0 * rng.normal(size=potential.shape)
     bound = clip + potential.rounding(n)
     assert bound < 1.001 * clip
     all_rows = np.arange(n)
-    whole = potential.gradients(position, all_rows, clip)[0]
-    np.testing.assert_array_equal(whole, potential.gradients(position, None, clip)[0])
+    whole = potential.gradients(position, all_rows)[0]
+    np.testing.assert_array_equal(whole, potential.gradients(position, None)[0])
     largest = 0.0
     for i in range(0, n, 7):
-        without = potential.gradients(position, np.delete(all_rows, i), clip)[0]
+        without = potential.gradients(position, np.delete(all_rows, i))[0]
         largest = max(largest, float(np.linalg.norm(whole - without)))
     assert 0.9 * clip < largest <= bound
     # the prior's gradient is that of |w|^2 / (2 C) + b^2 / (2 C)
     coef, intercept = coordinates.coefficients(position)
-    pull = potential.gradients(position, all_rows, clip)[1]
+    pull = potential.gradients(position, all_rows)[1]
     step = rng.normal(size=potential.shape)
     by_step, by_intercept = coordinates.coefficients(step)
     slope = (np.sum(coef * by_step) + np.sum(intercept * by_intercept)) / 100.0
@@ -168,11 +180,11 @@ def test_the_pull_of_the_prior_is_the_slope_of_its_density(plain):
     coordinates = plain_coordinates(3, 1.0, True)
     if not plain:
         coordinates = released_coordinates(
-            X, 1.0, math.inf, "zero_out", True, randomness.make_generator(0)
+            records_of(X), 1.0, math.inf, "zero_out", True, randomness.make_generator(0)
         )
     coordinates = coordinates.with_constant(0.3)
     prior = CoefficientPrior.cauchy(2.5, 10.0)
-    potential = LinearPotential(X, codes, coordinates, 1, prior, 1.0)
+    potential = potential_of(X, codes, coordinates, models.LogisticLoss(), prior, 1.0, 1.0)
 
     def density(position):
         coef, intercept = coordinates.coefficients(position)
@@ -182,7 +194,7 @@ def test_the_pull_of_the_prior_is_the_slope_of_its_density(plain):
         )
 
     position, step = 4.0 * rng.normal(size=(2, *potential.shape))
-    pull = potential.gradients(position, None, 1.0)[1]
+    pull = potential.gradients(position, None)[1]
     slope = (density(position + 1e-6 * step) - density(position - 1e-6 * step)) / 2e-6
     assert np.sum(pull * step) == pytest.approx(-slope, rel=1e-6)
 
@@ -196,9 +208,10 @@ def test_rounding_does_not_depend_on_the_unit_of_the_rows(data_norm):
     found = []
     for norm in (1.0, data_norm):
         coordinates = released_coordinates(
-            norm * X, norm, 1.0, "zero_out", True, randomness.make_generator(0)
+            records_of(norm * X), norm, 1.0, "zero_out", True, randomness.make_generator(0)
         ).with_constant(0.3)
-        potential = LinearPotential(norm * X, codes, coordinates, 1, PRIOR, norm)
+        loss = models.LogisticLoss()
+        potential = potential_of(norm * X, codes, coordinates, loss, PRIOR, 1.0, norm)
         found.append(potential.rounding(300))
     assert 0.4 < found[1] / found[0] < 2.5  # units are powers of two
 
@@ -213,11 +226,9 @@ def test_one_record_moves_the_sum_of_a_network_by_no_more_than_clip_and_rounding
     bound = clip + potential.rounding(n)
     assert bound < (1.0 + 1e-9) * clip
     all_rows = np.arange(n)
-    whole = potential.gradients(position, None, clip)[0]
+    whole = potential.gradients(position, None)[0]
     moves = [
-        float(
-            np.linalg.norm(whole - potential.gradients(position, np.delete(all_rows, i), clip)[0])
-        )
+        float(np.linalg.norm(whole - potential.gradients(position, np.delete(all_rows, i))[0]))
         for i in range(0, n, 5)
     ]
     assert 0.99 * clip < max(moves) <= bound
@@ -280,7 +291,9 @@ def test_moment_sensitivity_is_attained_and_not_exceeded():
 def test_released_coordinates_whiten_and_invert():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(4000, 3)) @ np.array([[0.2, 0.05, 0], [0, 0.05, 0], [0, 0, 0.01]]) + 0.2
-    exact = released_coordinates(X, 1.0, math.inf, "zero_out", True, randomness.make_generator(0))
+    exact = released_coordinates(
+        records_of(X), 1.0, math.inf, "zero_out", True, randomness.make_generator(0)
+    )
     Z = (X - exact.center) @ exact.transform
     np.testing.assert_allclose(np.cov(Z.T), np.eye(3) / 3, atol=1e-3)
     assert exact.dimension == pytest.approx(3.0, rel=1e-6)
@@ -299,7 +312,12 @@ def test_noise_of_the_moments(factor):
     mu, d = 0.5, 40
     noisy = [
         released_coordinates(
-            np.zeros((1, d)), 1.0, mu, "replace_one", True, randomness.make_generator(seed)
+            records_of(np.zeros((1, d))),
+            1.0,
+            mu,
+            "replace_one",
+            True,
+            randomness.make_generator(seed),
         ).center
         for seed in range(50)
     ]

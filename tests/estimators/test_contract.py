@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import pickle
 import re
@@ -22,7 +21,7 @@ import skdpbayes
 from skdpbayes import BoundsScaler, PrivacyLedger
 from skdpbayes.exceptions import BudgetExceededError, PrivacyWarning
 from skdpbayes.privacy import PrivacyGuarantee
-from tests.contract import CASES
+from tests.contract import CASES, fitted_state, same, same_state
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
 
@@ -77,9 +76,9 @@ def test_a_seed_reproduces_and_no_seed_does_not(case):
     third, fourth = (case.build().fit(X, y) for _ in range(2))
     for name in case.released:
         get = attrgetter(name)
-        assert _same(get(first), get(second)), name
+        assert same(get(first), get(second)), name
     assert any(
-        not _same(attrgetter(name)(third), attrgetter(name)(fourth)) for name in case.released
+        not same(attrgetter(name)(third), attrgetter(name)(fourth)) for name in case.released
     )
 
 
@@ -144,7 +143,7 @@ def test_an_overspent_ledger_stops_the_fit_before_the_data_are_used(case, tmp_pa
     estimator = case.build(epsilon=1.0, ledger=ledger)
     with pytest.raises(BudgetExceededError):
         estimator.fit(X, y)
-    assert not _fitted_state(estimator).keys() & case.released
+    assert not fitted_state(estimator).keys() & case.released
     assert ledger.entries() == []
 
 
@@ -195,31 +194,6 @@ def _neighbour(X, y):
     return X, y
 
 
-def _fitted_state(estimator):
-    """Return everything a fit added to the object, private names and the posterior's fields too."""
-    params = set(estimator.get_params())
-    state = {name: value for name, value in vars(estimator).items() if name not in params}
-    return state | _fields("_posterior", state.pop("_posterior", None))
-
-
-def _fields(name, value):
-    """Return the fields of nested dataclasses under dotted names."""
-    if not dataclasses.is_dataclass(value):
-        return {} if value is None else {name: value}
-    fields = {}
-    for field in dataclasses.fields(value):
-        fields |= _fields(f"{name}.{field.name}", getattr(value, field.name))
-    return fields
-
-
-def _same(a, b):
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(_same, a, b))
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return np.array_equal(a, b)
-    return a == b
-
-
 @each_case
 def test_nothing_unreleased_depends_on_the_data(case):
     X, y = case.data()
@@ -230,9 +204,9 @@ def test_nothing_unreleased_depends_on_the_data(case):
         warnings.simplefilter("always")
         second = case.build(random_state=5).fit(*_neighbour(X, y))
     assert [str(w.message) for w in first_warnings] == [str(w.message) for w in second_warnings]
-    state, neighbour_state = _fitted_state(first), _fitted_state(second)
+    state, neighbour_state = fitted_state(first), fitted_state(second)
     assert state.keys() == neighbour_state.keys()
-    changed = {name for name in state if not _same(state[name], neighbour_state[name])}
+    changed = {name for name in state if not same(state[name], neighbour_state[name])}
     assert changed <= case.released, f"unreleased attributes differ: {changed - case.released}"
     assert changed, "no released attribute differs: the neighbours are too close to test anything"
 
@@ -242,9 +216,8 @@ def test_a_private_fit_keeps_nothing_of_an_earlier_one(case):
     X, y = case.data()
     again = case.build(epsilon=np.inf, random_state=5).fit(X, y)
     again.set_params(epsilon=1.0).fit(X, y)
-    state, expected = map(_fitted_state, (again, case.build(epsilon=1.0, random_state=5).fit(X, y)))
-    assert state.keys() == expected.keys()
-    assert all(_same(state[name], expected[name]) for name in state)
+    state, expected = map(fitted_state, (again, case.build(epsilon=1.0, random_state=5).fit(X, y)))
+    assert same_state(state, expected)
 
 
 @each_case
@@ -276,7 +249,7 @@ def test_docstring_sections_come_in_order(case):
     assert set(case.make().get_params()) <= documented
     fitted_public = {
         name
-        for name in _fitted_state(case.build(random_state=0).fit(*case.data()))
+        for name in fitted_state(case.build(random_state=0).fit(*case.data()))
         if not name.startswith("_")
     }
     assert fitted_public - {"n_features_in_", "feature_names_in_"} <= documented

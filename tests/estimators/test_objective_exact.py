@@ -62,8 +62,8 @@ def test_the_preview_does_not_decide_whether_a_fit_succeeds():
     problem = Problem(25_000, 3, 2, 1.0, 1.0, 1e-5, "zero_out", constant=1.0)
     assert solver._preview(Block(X, y), problem) is None
     mixed = np.random.default_rng(0).uniform(-0.5, 0.5, (25_000, 2))
-    rows = solver._preview(Block(mixed, y), problem)
-    assert 1000 < rows.size < 2200
+    few = solver._preview(Block(mixed, y), problem)
+    assert 1000 < few.X.shape[0] < 2200
 
 
 def test_a_million_sorted_compressed_rows_are_fitted_like_shuffled_ones():
@@ -105,7 +105,7 @@ def test_the_tolerance_covers_the_error_of_the_gradient_and_stays_small(n_classe
     for size in (0.1, 3.0, 50.0):
         theta = rng.standard_normal((problem.n_outputs, d + 1))
         theta *= size / np.linalg.norm(theta)
-        found = solver._derivatives(theta.ravel(), Block(X, y), problem, (0, 1), None)[1]
+        found = solver._derivatives(theta.ravel(), Block(X, y), problem, (0, 1))[1]
         unit = problem.grid.row_unit
         rows = np.column_stack([np.trunc(X / unit) * unit, np.full(n, 0.7)]).astype(np.longdouble)
         z = rows @ theta.T.astype(np.longdouble)

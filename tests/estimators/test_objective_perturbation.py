@@ -177,11 +177,11 @@ def test_a_record_moves_the_information_along_itself_up_to_the_cuts():
     X, y = _data(n=300)
     plan = ObjPertLogisticRegression(1.0, random_state=0).fit(X, y)._posterior.plan
     problem = plan.problem
-    block = BlockOfRows(X, y.astype(np.intp))
+    codes = y.astype(np.intp)
     theta = np.random.default_rng(1).normal(scale=3.0, size=problem.n_parameters)
     farthest = 0.0
     for i in range(0, 300, 7):
-        found = information(theta, block, problem, np.array([i]))
+        found = information(theta, BlockOfRows(X[[i]], codes[[i]]), problem)
         u = np.append(np.trunc(X[i] / problem.grid.row_unit) * problem.grid.row_unit, 1.0)
         s = 1.0 / (1.0 + math.exp(u @ theta))
         off = np.linalg.norm(found - s * (1.0 - s) * np.outer(u, u))

@@ -21,7 +21,6 @@ from skdpbayes import (
     PrivacyLedger,
     PrivateBayesianRidge,
     PrivateBoundsScaler,
-    PrivateGridSearchCV,
     PrivateHMM,
     models,
     privacy_of,
@@ -30,6 +29,7 @@ from skdpbayes.estimators.naive_bayes.layout import count_block
 from skdpbayes.estimators.ridge.plan import exact_moments, pack, weights
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting.units import MOST_RECORDS, WHOLE, share_out, unit_codes
+from skdpbayes.model_selection import PrivateGridSearchCV
 from skdpbayes.privacy import GaussianDP, PersonsObjectivePerturbation, PureDP
 from skdpbayes.privacy.sensitivity import moment_moves
 

@@ -12,7 +12,6 @@ import pytest
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from skdpbayes import models
 from skdpbayes.fitting.records import Block
 from skdpbayes.models.exact_sums import (
     Grid,
@@ -582,15 +581,3 @@ def test_softmax_of_two_classes_is_logistic_of_the_difference(grid):
     loose = {"rtol": 1e-10, "atol": 1e-10} if grid is None else {"rtol": 1e-3, "atol": 1e-3}
     np.testing.assert_allclose(curvatures[:7, :7], curvature, **loose)
     np.testing.assert_allclose(curvatures[:7, 7:], -curvature, **loose)
-
-
-@pytest.mark.parametrize("loss", [LogisticLoss(), SoftmaxLoss(3)], ids=repr)
-def test_the_functions_by_name_are_the_plain_sums(loss):
-    block = table(loss, 300, 6)
-    theta = np.random.default_rng(0).standard_normal((loss.n_outputs, 7))
-    by_name = models.logistic_gradient if loss.n_outputs == 1 else models.softmax_gradient
-    how = (theta, loss, (0, 1), 0.8, None)
-    value, slope, _ = read_derivatives(derivatives(block, *how), *how)
-    found = by_name(theta, block.X, block.target, 0.8)
-    assert found[0] == value
-    assert np.array_equal(found[1], slope)

@@ -162,3 +162,11 @@ def test_threads_share_the_records_and_change_nothing(monkeypatch):
 def test_threads_stay_within_the_limits_of_the_environment(limit, expected, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", limit)
     assert mlp._n_threads() == (expected or numba.config.NUMBA_NUM_THREADS)
+
+
+def test_sum_unit_leaves_room_for_all_terms():
+    for n_rows in (1, 2, 1000, 10**6 + 1):
+        for largest in (1.0, 0.75, 1e-3, 7.0):
+            unit = models.sum_unit(n_rows, largest)
+            assert n_rows * (largest + unit) <= 2.0**52 * unit
+            assert n_rows * largest >= 2.0**49 * unit

@@ -6,6 +6,8 @@ import dataclasses
 import json
 import math
 import pickle
+from itertools import pairwise
+from xml.etree import ElementTree
 
 import pytest
 
@@ -134,3 +136,22 @@ def test_words_that_read_like_infinity_stay_words() -> None:
         math.inf, 0.0, "zero_out", "inf", GaussianDP(math.inf), conditions=("inf", "a")
     )
     assert PrivacyGuarantee.from_json(guarantee.to_json()) == guarantee
+
+
+def test_the_card_of_a_notebook_shows_sentence_and_curve_and_escapes_both():
+    claim = PrivacyGuarantee.from_event(
+        GaussianDP(0.5), delta=1e-5, adjacency="replace_one", mechanism="<script>noise</script>"
+    )
+    card = claim._repr_html_()
+    assert "differentially private when one record is replaced" in card
+    assert "<script>" not in card
+    root = ElementTree.fromstring(card)  # well formed: notebooks paste it as it is
+    (line,) = root.iter("polyline")
+    points = [tuple(map(float, pair.split(","))) for pair in line.attrib["points"].split()]
+    assert len(points) == 25
+    falls = [later[1] >= earlier[1] for earlier, later in pairwise(points)]
+    assert all(falls)  # delta falls, and the picture counts from the top
+    assert claim.profile(3)[1] == pytest.approx((claim.epsilon, claim.delta_at(claim.epsilon)))
+    nothing = PrivacyGuarantee(math.inf, 0.0, "replace_one", "no noise", NoPrivacy())
+    assert "Not differentially private" in nothing._repr_html_()
+    assert "svg" not in nothing._repr_html_()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.special import ndtr
 
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.privacy import langevin_mu, langevin_mu_cyclic
+from skdpbayes.privacy import GaussianDP, GaussianMixture, langevin_mu, langevin_mu_cyclic
 
 
 @pytest.mark.parametrize(
@@ -56,13 +58,68 @@ def cheapest_schedule(c, n_batches, n_epochs, position):
     [(0.9, 4, 5), (0.97, 5, 4), (0.7, 2, 6), (0.5, 3, 3), (0.8, 1, 6), (1.0, 3, 4), (0.3, 1, 5)],
 )
 def test_cyclic_formula_is_the_cheapest_schedule(c, n_batches, n_epochs):
-    if c < 1.0:
-        ratio = langevin_mu_cyclic(1 - c, 1.0, 1.0, n_batches, n_epochs) / math.sqrt((1 - c) / 2)
-    else:
-        ratio = langevin_mu_cyclic(0.1, 0.0, 1.0, n_batches, n_epochs) / math.sqrt(0.05)
-    costs = [cheapest_schedule(c, n_batches, n_epochs, j) for j in range(n_batches)]
-    assert ratio == pytest.approx(max(costs), rel=1e-5)
-    assert max(costs) == pytest.approx(costs[-1])  # records of the last batch are the worst
+    step, m = (1.0 - c, 1.0) if c < 1.0 else (0.1, 0.0)
+    for after in range(n_batches):
+        mu = langevin_mu_cyclic(step, m, 1.0, n_batches, n_epochs, steps_after=after)
+        cost = cheapest_schedule(c, n_batches, n_epochs, n_batches - 1 - after)
+        assert mu / math.sqrt(step / 2) == pytest.approx(cost, rel=1e-5)
+
+
+def test_each_step_after_the_last_visit_makes_a_record_cheaper():
+    for c in (0.3, 0.9, 1.0):
+        mus = [langevin_mu_cyclic(0.1, (1 - c) / 0.1, 1.0, 6, 4, steps_after=j) for j in range(6)]
+        assert np.all(np.diff(mus) < 0.0)
+    forgotten = [langevin_mu_cyclic(1.0, 1.0, 1.0, 3, 4, steps_after=j) for j in range(3)]
+    assert forgotten == [pytest.approx(math.sqrt(0.5)), 0.0, 0.0]
+    with pytest.raises(ValueError, match="below n_batches=3"):
+        langevin_mu_cyclic(0.1, 1.0, 1.0, 3, 4, steps_after=3)
+
+
+def last_state(slopes, n_batches, n_epochs, step, m):
+    """Means of the last state for every split of the records, and its common deviation.
+
+    The losses are linear, so that given the split the state is normal.
+    """
+    c, size, means = 1.0 - step * m, len(slopes) // n_batches, []
+    for order in itertools.permutations(slopes):
+        batches = n_batches * np.sum(np.reshape(order, (n_batches, size)), axis=1)
+        state = 0.0
+        for gradient in np.tile(batches, n_epochs):
+            state = c * state - step * gradient
+        means.append(state)
+    variance = 2.0 * step * sum(c ** (2 * i) for i in range(n_batches * n_epochs))
+    return np.round(means, 12), math.sqrt(variance)
+
+
+def exact_delta(epsilon, ones, others, deviation):
+    """Delta of two mixtures of normals, on cells: never above the truth."""
+    edges = np.linspace(-1.0, 1.0, 20_001) * (np.abs(ones).max() + 9.0 * deviation)
+    laws = []
+    for means in (ones, others):
+        values, counts = np.unique(means, return_counts=True)
+        below = ndtr((edges[:, None] - values) / deviation) @ counts / means.size
+        laws.append(np.diff(below))
+    return float(np.maximum(laws[0] - math.exp(epsilon) * laws[1], 0.0).sum())
+
+
+@pytest.mark.parametrize(
+    ("n_batches", "n_epochs", "step", "m", "reached"),
+    [(2, 10, 0.2, 1.0, 0.9), (3, 4, 0.1, 1.0, 0.65), (6, 3, 0.05, 0.5, 0.25)],
+)
+def test_a_secret_batch_is_priced_by_the_mixture(n_batches, n_epochs, step, m, reached):
+    rest = [0.3, -0.6, 0.1, 0.0, 0.4]
+    ones, deviation = last_state([1.0, *rest], n_batches, n_epochs, step, m)
+    others, _ = last_state([-1.0, *rest], n_batches, n_epochs, step, m)
+    mus = tuple(
+        langevin_mu_cyclic(step, m, 2.0 * n_batches, n_batches, n_epochs, steps_after=j)
+        for j in range(n_batches)
+    )
+    claim = GaussianMixture(mus)
+    for epsilon in (0.2, 1.0, 3.0):
+        truth = exact_delta(epsilon, ones, others, deviation)
+        assert reached * claim.delta_at(epsilon) < truth <= claim.delta_at(epsilon)
+        assert GaussianDP(mus[-1]).delta_at(epsilon) < truth  # the first batch alone is too little
+        assert claim.delta_at(epsilon) < GaussianDP(mus[0]).delta_at(epsilon)
 
 
 def test_one_batch_per_epoch_is_the_full_gradient():

@@ -24,7 +24,7 @@ from skdpbayes import (
 )
 from skdpbayes.__main__ import main
 from skdpbayes.privacy import GaussianDP, PrivacyGuarantee
-from skdpbayes.reporting.report import _posterior, _power, _profile
+from skdpbayes.reporting.report import _posterior, _power
 
 EVIL = "<script>alert('x')</script>"
 DAY = datetime.date(2026, 1, 2)
@@ -123,7 +123,7 @@ def test_bounds_on_attacks_against_the_gaussian_mechanism():
     )
     for level in (0.01, 0.05, 0.1):
         truth = ndtr(0.5 + ndtri(level))
-        assert truth <= _power(_profile(claim), level) <= truth * 1.03
+        assert truth <= _power(claim.profile(), level) <= truth * 1.03
     # P(loss > e) of the Gaussian mechanism, against the promise of the table
     loss = math.log(_posterior(claim, 0.5) / (1 - _posterior(claim, 0.5)))
     exceeded = ndtr((0.5**2 / 2 - loss) / 0.5)

@@ -19,10 +19,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.special import expit, softmax
 
 from skdpbayes import models, randomness
+from skdpbayes.fitting.records import Block, Records
 from skdpbayes.privacy import Adjacency
 from skdpbayes.privacy.sensitivity import row_moment_moves
 
@@ -93,6 +92,16 @@ class Coordinates:
         """Return the same map with another constant feature."""
         return replace(self, constant=constant)
 
+    def scaled(self, factor: float) -> Coordinates:
+        """Return a map to rows that are longer by a factor."""
+        transform = None if self.transform is None else self.transform * factor
+        return replace(
+            self,
+            transform=transform,
+            scale=self.scale * factor,
+            dimension=self.dimension / factor**2,
+        )
+
     def apply(self, rows: np.ndarray) -> np.ndarray:
         """Multiply rows (of coefficients or gradients) by the symmetric matrix."""
         return rows * self.scale if self.transform is None else rows @ self.transform
@@ -129,20 +138,15 @@ class Coordinates:
         moved = self.center @ self.transform
         return stretch * of_coefficients + float(moved @ moved) * of_intercept
 
-    def lengths(self, X: Any, data_norm: float) -> np.ndarray:
+    def lengths(self, X: Any, grid: models.Grid | None) -> np.ndarray:
         """Upper bound on the length of every row in these coordinates, constant feature included.
 
-        The lengths are computed and what rounding can take from them is added: of a row that the
-        matrix shrinks much, little is left beside the rounding of its product.
+        What rounding can take from a computed length is added: of a row that the matrix shrinks
+        much, little is left beside the rounding of its product.
         """
         if self.transform is None:
-            plain = models.quadratic_row_lengths(X, self.center, None, 0.0)
-            return np.hypot(self.scale * plain, self.constant)
-        lengths = models.quadratic_row_lengths(X, self.center, self.transform, self.constant)
-        roundings = (self.center.shape[0] + 4.0) * float(np.finfo(np.float64).eps)
-        reach = data_norm + float(np.linalg.norm(self.center))
-        lengths += roundings * float(np.linalg.norm(self.transform)) * reach
-        return lengths
+            return models.row_lengths(X, grid, transform=self.scale, constant=self.constant)
+        return models.row_lengths(X, grid, self.center, self.transform, self.constant)
 
 
 def moment_sensitivity(adjacency: Adjacency) -> float:
@@ -166,7 +170,12 @@ def plain_coordinates(n_columns: int, data_norm: float, private: bool) -> Coordi
 
 def check_public_covariance(covariance: Any, n_columns: int) -> np.ndarray:
     """Return the matrix as an array, or say which the parameter takes."""
-    matrix = np.asarray(covariance, dtype=np.float64)
+    try:
+        matrix = np.asarray(covariance, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"preconditioner must be 'auto', None, a number or a matrix; got {covariance!r}."
+        ) from None
     if matrix.shape != (n_columns, n_columns) or not np.allclose(matrix, matrix.T):
         raise ValueError(
             f"preconditioner must be 'auto', None or a symmetric ({n_columns}, {n_columns}) "
@@ -185,7 +194,7 @@ def public_coordinates(
 
 
 def released_coordinates(
-    X: Any,
+    rows: Records,
     data_norm: float,
     mu: float,
     adjacency: Adjacency,
@@ -199,17 +208,18 @@ def released_coordinates(
     ``mu=inf`` uses them as they are. Without an intercept rows are not centered. Directions whose
     variance (of the rows as given) is below ``least_variance`` are stretched as if it were that.
     """
-    n_rows, d = X.shape
-    total = np.asarray(X.sum(axis=0)).ravel() / data_norm
-    moments = models.second_moments(X) / data_norm**2
+    n_rows, d = rows.X.shape
+    grid = models.Grid(n_rows, data_norm) if math.isfinite(mu) else None
+    total, moments = models.read_moments(rows.total(models.moments, grid), grid)
+    total, moments = total / data_norm, moments / data_norm**2
     noise = 0.0
     if math.isfinite(mu):
         size = d + d * (d + 1) // 2
-        # a sum of n rounded products of unit rows errs by at most n^2 roundings
-        rounding = 1e-9 + 4.0 * n_rows**2 * np.finfo(np.float64).eps
-        noise = randomness.release_scale(
-            1.0 / mu, moment_sensitivity(adjacency) * (1.0 + rounding), size
-        )
+        # A row whose computed length is within data_norm may be longer by a share of (d + 8) 2^-52.
+        # Exact sums, of length at most 2 n, become doubles, are divided and multiplied by weights:
+        # at most six roundings of 2^-53, on both of two neighbors.
+        moves = moment_sensitivity(adjacency) * (1.0 + (d + 8.0) * 2.0**-50) + n_rows * 2.0**-48
+        noise = randomness.release_scale(1.0 / mu, moves, size)
         total, moments = _release(total, moments, noise, generator)
     center = total / n_rows if centered else np.zeros(d)
     covariance = moments / n_rows - np.outer(center, center)
@@ -232,50 +242,32 @@ def released_coordinates(
 
 
 def exact_coordinates(
-    X: Any, logits: np.ndarray, of_coefficients: float, of_intercept: float, centered: bool
+    block: Block, logits: np.ndarray, loss: models.Loss, prior: tuple[float, float], centered: bool
 ) -> Coordinates:
     """Coordinates in which a posterior is round, from its logits at the mode: no privacy.
 
     The curvature of the losses is averaged over the normal approximation of the posterior: at the
     mode itself, classes that are well separated have hardly any. Then the posterior's curvature,
-    the prior's (``of_coefficients``, ``of_intercept``) included, is the same in all directions.
+    that of the ``prior`` of coefficients and intercept included, is the same in all directions.
     """
-    spread = np.zeros(X.shape[0])
+    assert block.target is not None
+    spread = np.zeros(block.X.shape[0])
     for _ in range(2):  # first with the curvature at the mode
-        weights = _curvature_weights(logits, spread)
-        coordinates = _round_coordinates(X, weights, of_coefficients, of_intercept, centered)
-        lengths = models.quadratic_row_lengths(
-            X, coordinates.center, coordinates.transform, coordinates.constant
-        )
+        weights = np.maximum(loss.mean_curvature(logits, block.target, spread), 1e-9)
+        coordinates = _round_coordinates(block.X, weights, *prior, centered)
+        lengths = coordinates.lengths(block.X, None)
         spread = np.square(lengths) * (coordinates.dimension / weights.sum())
     return coordinates
-
-
-def _curvature_weights(logits: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Mean curvature of every loss under normal logits of the given variance.
-
-    MacKay (1992) approximates the mean of a logistic function so; its slope is the curvature. A
-    softmax has at most twice the curvature of its class with the most.
-    """
-    shrink = 1.0 / np.sqrt(1.0 + math.pi * spread / 8.0)
-    scaled = shrink[:, None] * logits
-    if logits.shape[1] == 1:
-        positive = expit(scaled[:, 0])
-        weights = shrink * positive * (1.0 - positive)
-    else:
-        probability = softmax(scaled, axis=1)
-        weights = 2.0 * shrink * (probability * (1.0 - probability)).max(axis=1)
-    return np.maximum(weights, 1e-9)
 
 
 def _round_coordinates(
     X: Any, weights: np.ndarray, of_coefficients: float, of_intercept: float, centered: bool
 ) -> Coordinates:
     n_rows, d = X.shape
-    total = float(weights.sum())
-    root = np.sqrt(weights)[:, None]
-    moments = models.second_moments(X.multiply(root).tocsr() if sparse.issparse(X) else X * root)
-    center = np.asarray(X.T @ weights).ravel() / total if centered else np.zeros(d)
+    total, largest = float(weights.sum()), float(weights.max())
+    sums = models.moments(Block(X, weight=weights / largest), None)
+    first, moments = (largest * part for part in models.read_moments(sums, None))
+    center = first / total if centered else np.zeros(d)
     moments = moments - total * np.outer(center, center)
     curvature = moments + of_coefficients * np.eye(d) + of_intercept * np.outer(center, center)
     values, vectors = np.linalg.eigh(curvature)

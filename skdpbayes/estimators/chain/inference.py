@@ -39,10 +39,12 @@ random numbers behind the designs come from a fixed public seed.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
-from scipy.special import expit, ndtri
+from scipy.special import expit, ndtr, ndtri
 
 from skdpbayes import randomness
 from skdpbayes.estimators.chain.coordinates import Coordinates
@@ -50,7 +52,7 @@ from skdpbayes.estimators.chain.potential import CoefficientPrior
 from skdpbayes.estimators.chain.run import Score
 from skdpbayes.estimators.linear.normal import NormalMixture
 
-__all__ = ["MOST_COLUMNS", "ScoreEquation"]
+__all__ = ["MOST_COLUMNS", "Answers", "ErrorAnswers", "LabelAnswers", "ScoreEquation"]
 
 # A design has this many points, and at least as many for every column; half are reflections.
 POINTS, POINTS_PER_COLUMN = 1024, 32
@@ -63,17 +65,117 @@ LEAST_SHARE = 0.15
 # Newton steps longer than this (in coordinates in which rows have length 1) are shortened.
 LONGEST_STEP = 3.0
 MOST_ITERATIONS = 60
+# Steps of a chain are taken together in this many runs where errors are normal.
+RUNS = 10
 # Of a step: deviations are hardly ever below a hundred times that.
 TOLERANCE = 1e-4
 
 
+class Answers(Protocol):
+    """How records at given rows answer at the states of a chain, by the model."""
+
+    def at_states(
+        self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
+    ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Return a function of the true coefficients, all arrays of shape (n_rows,).
+
+        It gives the expectation of the mean clipped residual over all states, minus its
+        derivative by the true logit, and its variance; ``of_batches`` times the mean square is what
+        the choice of batches adds.
+        """
+
+
+@dataclass(frozen=True)
+class LabelAnswers:
+    """Logistic regression of two classes."""
+
+    def at_states(
+        self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
+    ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Mean clipped residuals for either label, mixed by their probabilities."""
+        p = expit(rows @ score.states.T)
+        bound = (clip_norm / np.linalg.norm(rows, axis=1))[:, None]
+        residuals = np.minimum(p, bound), np.minimum(1.0 - p, bound)
+        push, pull = (r @ score.weights for r in residuals)
+        lever = push + pull
+        # of a batch: the mean squares for either label, times what sampling adds of them
+        squares = np.zeros((2, rows.shape[0]))
+        if of_batches > 0.0:
+            squares = np.array([of_batches * (np.square(r) @ score.weights) for r in residuals])
+
+        def answer(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            p = expit(rows @ theta)
+            told = lever * p * (1.0 - p)
+            spread = lever * told + (1.0 - p) * squares[0] + p * squares[1]
+            return push - p * lever, told, spread
+
+        return answer
+
+
+@dataclass(frozen=True)
+class ErrorAnswers:
+    """Linear regression with normal errors, whose residuals are cut at a width and clipped."""
+
+    scale: float
+    """Standard deviation of the errors."""
+    width: float
+    """That of a Huber loss, or infinite."""
+
+    def at_states(
+        self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
+    ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Mean clipped residuals at every state, averaged over the errors.
+
+        Steps in a row are taken together: predictions at their states are normal around their mean,
+        so that their variance adds to that of the errors. The variance of an answer is that of a
+        record whose states are at the truth: away from it residuals are clipped more often and vary
+        less.
+        """
+        bound = np.minimum(self.width, clip_norm / np.linalg.norm(rows, axis=1))
+        ratio = bound / self.scale
+        inside = 2.0 * ndtr(ratio) - 1.0 - 2.0 * ratio * _density(ratio)
+        square = np.square(self.scale) * inside + 2.0 * np.square(bound) * ndtr(-ratio)
+        spread = (1.0 + of_batches) * square
+        n_states = score.states.shape[0]
+        starts = np.linspace(0, n_states, min(n_states, RUNS), endpoint=False).astype(int)
+        shares = np.add.reduceat(score.weights, starts)
+        logits = rows @ score.states.T
+        mean = np.add.reduceat(logits * score.weights, starts, axis=1) / shares
+        squares = np.add.reduceat(np.square(logits) * score.weights, starts, axis=1) / shares
+        deviation = np.sqrt(self.scale**2 + np.maximum(squares - np.square(mean), 0.0))
+        relative = bound[:, None] / deviation
+
+        def answer(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            gap = (mean - (rows @ theta)[:, None]) / deviation
+            value, slope = _mean_clipped(gap, relative)
+            return (deviation * value) @ shares, slope @ shares, spread
+
+        return answer
+
+
+def _density(x: np.ndarray) -> np.ndarray:
+    return np.exp(-0.5 * np.square(x)) / math.sqrt(2.0 * math.pi)
+
+
+def _mean_clipped(gap: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    r"""Mean of :math:`\mathrm{clip}(g + e, -b, b)` over standard normal *e*, and its slope in *g*.
+
+    It is :math:`s(g + b) - s(g - b) - b` with :math:`s(x) = x \Phi(x) + \varphi(x)`.
+    """
+    high, low = gap + bound, gap - bound
+    above, below = ndtr(high), ndtr(low)
+    value = high * above - low * below + _density(high) - _density(low) - bound
+    return value, above - below
+
+
 @dataclass(frozen=True, eq=False)
 class ScoreEquation:
-    """The released numbers of a chain of two classes from which its posterior follows."""
+    """The released numbers of a chain from which the posterior of its coefficients follows."""
 
     score: Score
     coordinates: Coordinates
     """With the moments that they were made from."""
+    answers: Answers
     prior: CoefficientPrior
     n_samples: int
     sampling_rate: float
@@ -99,11 +201,21 @@ class ScoreEquation:
             drawn = means[-1] + roots[-1] @ generator.standard_normal(theta.shape[0])
         return NormalMixture(np.array(means), np.array(roots))
 
-    def _design(self, points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    def center(self) -> np.ndarray:
+        """Coefficients of x and, last, the intercept, by the released moments as they are."""
+        lift = self._lift()
+        theta = self.score.weights @ self.score.states
+        belief = self._precision() / (1.0 + np.square(theta @ lift / self._tails()))
+        rows = self._design(_normal_points(self.coordinates.center.shape[0]), None)
+        return np.asarray(self._solve(rows, theta, belief)[0] @ lift)
+
+    def _design(self, points: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
         """Rows in the coordinates of the chain whose moments agree with the released ones."""
-        coordinates = self.coordinates
-        assert coordinates.moments is not None
-        mean, covariance = coordinates.moments.redrawn(generator)
+        coordinates, known = self.coordinates, self.coordinates.moments
+        assert known is not None
+        mean, covariance = known.mean, known.covariance
+        if generator is not None:
+            mean, covariance = known.redrawn(generator)
         middle = coordinates.apply(mean - coordinates.center)
         matrix = coordinates.apply(coordinates.apply(covariance).T)
         values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
@@ -119,23 +231,15 @@ class ScoreEquation:
         """Return mean and covariance given the design and the prior precisions, by Gauss-Newton."""
         score = self.score
         each = self.n_samples / rows.shape[0]
-        residuals = self._residuals(rows)
-        push, pull = (r @ score.weights for r in residuals)
-        lever = push + pull
-        # of a batch: the mean squares for either label, times what sampling adds of them
-        squares = np.zeros((2, rows.shape[0]))
-        if self.sampling_rate < 1.0:
-            of_batches = (1.0 / self.sampling_rate - 1.0) * score.batch_share
-            squares = np.array([of_batches * (np.square(r) @ score.weights) for r in residuals])
+        of_batches = (1.0 / self.sampling_rate - 1.0) * score.batch_share
+        answer = self.answers.at_states(rows, score, self.clip_norm, of_batches)
         lift = self._lift()
         for _ in range(MOST_ITERATIONS):
-            p = expit(rows @ theta)
-            told = lever * p * (1.0 - p)
-            spread = lever * told + (1.0 - p) * squares[0] + p * squares[1]
+            expected, told, spread = answer(theta)
             slope = each * (rows * told[:, None]).T @ rows
             noise = each * (rows * spread[:, None]).T @ rows
             noise[np.diag_indices_from(noise)] += score.noise_variance
-            gap = score.gradient - each * (push - p * lever) @ rows
+            gap = score.gradient - each * expected @ rows
             coefficients = theta @ lift
             ratio = np.linalg.solve(noise, np.column_stack([slope, gap]))
             precision = slope.T @ ratio[:, :-1] + (lift * belief) @ lift.T
@@ -146,12 +250,6 @@ class ScoreEquation:
             if length < TOLERANCE:
                 break
         return theta, covariance
-
-    def _residuals(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Clipped residuals of the rows at every state, by their size, for the labels 0 and 1."""
-        p = expit(rows @ self.score.states.T)
-        bound = (self.clip_norm / np.linalg.norm(rows, axis=1))[:, None]
-        return np.minimum(p, bound), np.minimum(1.0 - p, bound)
 
     def _lift(self) -> np.ndarray:
         """Coefficients of x and intercept per unit of the coefficients of z, (p, d + 1)."""

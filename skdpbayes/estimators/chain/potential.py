@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
+from scipy import sparse
 from scipy.optimize import minimize
 
 from skdpbayes import models
 from skdpbayes.estimators.chain.coordinates import Coordinates
+from skdpbayes.fitting.records import Block, Records
 
-if TYPE_CHECKING:
-    from skdpbayes.models.minibatch_chain import BatchSteps
-
-__all__ = ["ROUNDOFF", "CoefficientPrior", "LinearPotential", "Potential"]
+__all__ = [
+    "LARGEST",
+    "ROUNDOFF",
+    "CoefficientPrior",
+    "LinearPotential",
+    "Potential",
+    "chain_blocks",
+]
 
 # Coefficients of a chain that diverges are cut here: no logit overflows.
 LARGEST = 1e100
 ROUNDOFF = float(np.finfo(np.float64).eps)
+# Rows with a smaller share of nonzero entries are shorter as (column, value) pairs.
+SPARSE_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,15 @@ class CoefficientPrior:
         """Heavy tails: small effects are shrunk, large ones hardly."""
         return cls(2.0 / scale**2, scale, 2.0 / intercept_scale**2, intercept_scale)
 
+    def in_units(self, unit: float) -> CoefficientPrior:
+        """The same prior of coefficients that are counted in another unit."""
+        return CoefficientPrior(
+            self.precision * unit**2,
+            self.scale / unit,
+            self.of_intercept * unit**2,
+            self.intercept_scale / unit,
+        )
+
 
 def _square(scales: np.ndarray) -> np.ndarray:
     return np.square(np.where(np.isinf(scales), 0.0, scales))
@@ -58,39 +75,51 @@ class Potential(Protocol):
     shape: tuple[int, ...]
 
     def gradients(
-        self, position: np.ndarray, rows: np.ndarray | None, clip_norm: float
+        self, position: np.ndarray, rows: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Sum of the batch's gradients, each clipped, and gradient of the negative log prior."""
 
     def rounding(self, n_rows: int) -> float:
         """Bound on what rounding adds to the distance of two sums of at most ``n_rows`` records."""
 
-    def langevin_states(
-        self, position: np.ndarray, steps: BatchSteps, clip_norm: float
-    ) -> np.ndarray | None:
-        """States after each of several Langevin steps; None if there is no kernel for them."""
+
+def chain_blocks(rows: Records, grid: models.Grid | None) -> tuple[Block, ...]:
+    """Return the bounded rows as sums read them: cut once to the grid, for hundreds of passes.
+
+    Blocks that are mostly zeros are compressed. Sums are equal for both forms, and for any blocks,
+    to the last bit: only the time tells which are used.
+    """
+    return tuple(block._replace(X=_short(block.X, grid)) for block in rows.blocks())
+
+
+def _short(X: Any, grid: models.Grid | None) -> Any:
+    if not sparse.issparse(X) and np.count_nonzero(X) <= SPARSE_SHARE * X.size:
+        X = sparse.csr_matrix(X)
+    return models.cut_rows(X, grid)
 
 
 @dataclass
 class LinearPotential:
-    r"""Logistic or softmax regression in the given coordinates.
+    r"""A linear model in the given coordinates.
 
     Coefficients of z are mapped to those of x and an intercept by a matrix *B*, and sums over x and
     the constant 1 to derivatives by :math:`B^\top`. In plain coordinates *B* is diagonal.
     """
 
-    X: Any
-    codes: np.ndarray
+    blocks: tuple[Block, ...]
+    """All records: bounded, and cut to the grid."""
     coordinates: Coordinates
-    n_outputs: int
+    loss: models.Loss
     coefficient_prior: CoefficientPrior
-    data_norm: float
+    clip_norm: float
+    grid: models.Grid | None
+    """Units of rows; None for plain sums, without privacy. Those of residuals are made here."""
 
     def __post_init__(self) -> None:
-        d = self.X.shape[1]
+        d = self.coordinates.center.shape[0]
         coordinates = self.coordinates
         constant = coordinates.constant
-        self.shape: tuple[int, ...] = (self.n_outputs, d + bool(constant))
+        self.shape: tuple[int, ...] = (self.loss.n_outputs, d + bool(constant))
         # prior of the coefficients of x and of the intercept
         prior = self.coefficient_prior
         self.precision = np.append(np.full(d, prior.precision), prior.of_intercept)
@@ -102,11 +131,29 @@ class LinearPotential:
             self.lift = np.zeros((self.shape[1], d + 1))
             coef, intercept = coordinates.coefficients(np.eye(self.shape[1]))
             self.lift[:, :d], self.lift[:, d] = coef, intercept
-        self.lengths = coordinates.lengths(self.X, self.data_norm)
-        self.X = models.compact_rows(self.X)
+        self.starts = np.cumsum([0, *(block.X.shape[0] for block in self.blocks)])
+        self.lengths: list[np.ndarray] | None = None
+        if math.isfinite(self.clip_norm):
+            self.lengths = [coordinates.lengths(block.X, self.grid) for block in self.blocks]
+        if self.grid is not None:
+            self.grid = replace(self.grid, residual=self.largest_residual)
+
+    @property
+    def largest_residual(self) -> float:
+        """Bound on the residuals of records: what is longer is clipped, or cut to it.
+
+        A clipped gradient is no longer than the clipping norm, and its row no shorter than the
+        constant feature. Without one a loss without a slope needs a number: an error as large as
+        the range of the targets.
+        """
+        slope = self.loss.slope
+        if math.isinf(slope):
+            slope = self.loss.slope_within(self.loss.reach)
+        constant = self.coordinates.constant
+        return min(slope, self.clip_norm / constant) if constant else slope
 
     def gradients(
-        self, position: np.ndarray, rows: np.ndarray | None, clip_norm: float
+        self, position: np.ndarray, rows: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Gradients with respect to the coefficients of z."""
         theta = self._lifted(position)
@@ -115,21 +162,32 @@ class LinearPotential:
         # itself by 0 * inf
         if not np.vdot(theta, theta) < LARGEST**2:
             np.fmax(np.fmin(theta, LARGEST, out=theta), -LARGEST, out=theta)
-        if self._is_plain(rows, clip_norm):
-            sums = self._losses(theta)[1]
-        else:
-            sums = models.clipped_linear_gradient(
-                theta, self.X, self.codes, self.lengths, clip_norm, self.data_norm, rows
-            )
-        return self._lowered(sums), self._lowered(pull)
+        return self._lowered(self._sum(theta, rows)), self._lowered(pull)
 
-    def _is_plain(self, rows: np.ndarray | None, clip_norm: float) -> bool:
-        """Tell whether all records count in full: no privacy, so sums need not be exact."""
-        return rows is None and math.isinf(clip_norm)
+    def _sum(self, theta: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
+        """Sum the clipped gradients by the coefficients of x and the intercept: exact."""
+        total: Any = 0
+        for place, block in enumerate(self.blocks):
+            lengths = None if self.lengths is None else self.lengths[place]
+            chosen = self._within(rows, place)
+            total = total + models.clipped_gradient(
+                block, theta, self.loss, lengths, self.clip_norm, self.grid, rows=chosen
+            )
+        return models.read_gradient(total, self.grid)
+
+    def _within(self, rows: np.ndarray | None, place: int) -> np.ndarray | None:
+        """Row numbers within a block."""
+        if rows is None or len(self.blocks) == 1:
+            return rows
+        first, last = self.starts[place], self.starts[place + 1]
+        return rows[(rows >= first) & (rows < last)] - first
 
     def _losses(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        loss = models.logistic_gradient if self.n_outputs == 1 else models.softmax_gradient
-        return loss(theta, self.X, self.codes, 1.0)
+        """Value and gradient of all losses as plain sums, without privacy."""
+        how = (theta, self.loss, (0, 1), 1.0, None)
+        total = sum(models.derivatives(block, *how) for block in self.blocks)
+        value, gradient, _ = models.read_derivatives(np.asarray(total), *how)
+        return value, gradient
 
     def _lifted(self, position: np.ndarray) -> np.ndarray:
         """Coefficients of x and intercepts, (K, d + 1)."""
@@ -137,7 +195,7 @@ class LinearPotential:
             return position @ self.lift
         if self.shape[1] == self.lift.shape[0]:
             return position * self.lift
-        theta = np.zeros((self.n_outputs, self.lift.shape[0]))  # no intercept
+        theta = np.zeros((self.shape[0], self.lift.shape[0]))  # no intercept
         theta[:, :-1] = position * self.lift[:-1]
         return theta
 
@@ -166,43 +224,25 @@ class LinearPotential:
         )
         return np.asarray(found.x.reshape(self.shape))
 
-    def langevin_states(
-        self, position: np.ndarray, steps: BatchSteps, clip_norm: float
-    ) -> np.ndarray | None:
-        """Run all steps in one kernel, for two classes in plain coordinates."""
-        plain = self._is_plain(steps.rows, clip_norm)
-        if self.n_outputs > 1 or not self.diagonal or plain:
-            return None
-        states = models.langevin_batch_steps(
-            position[0],
-            steps,
-            self.lift,
-            (self.precision, self.tails),
-            self.X,
-            self.codes,
-            self.lengths,
-            clip_norm,
-            self.data_norm,
-            LARGEST,
-        )
-        return states[:, None]
-
     def rounding(self, n_rows: int) -> float:
         """Bound on what rounding adds to the distance of two sums of at most ``n_rows`` records.
 
-        The sums are exact but for the rounding of products to their units, half a unit each in the
-        record that differs. Their map is a matrix product: off by at most d + 4 roundings of the
-        product of the norms.
+        The sums are exact, and cutting lengthens nothing. Then they become doubles and are mapped
+        by a matrix, of which the intercept's column is a rounded product: off by at most d + 4
+        roundings of the product of the norms.
         """
-        n, d = self.X.shape
-        # per unit of the largest row and of the constant 1, so that the unit of x does not matter
-        unit_lift = self.lift * np.append(np.full(d, self.data_norm), 1.0)
-        norm = float(np.max(np.abs(unit_lift)) if self.diagonal else np.linalg.norm(unit_lift))
-        terms = 4.0 if self.diagonal else d + 4.0
-        longest = 2.0 * n_rows  # residuals are at most sqrt(2) long (softmax), and so are rows
-        of_rows = math.sqrt(d) * models.sum_unit(n, self.data_norm) / self.data_norm
-        in_units = 0.5 * math.sqrt(self.n_outputs) * math.hypot(of_rows, models.sum_unit(n, 1.0))
-        return norm * (2.0 * in_units + 2.0 * terms * ROUNDOFF * longest) * (1.0 + 1e-6)
+        if self.grid is None:  # no privacy
+            return 0.0
+        coordinates, d = self.coordinates, self.coordinates.center.shape[0]
+        # a row and the constant 1 are at most so long, in the coordinates of the chain
+        reach = self.grid.data_norm + float(np.linalg.norm(coordinates.center))
+        if self.diagonal:
+            norm, terms = coordinates.scale * reach + coordinates.constant, 4.0
+        else:
+            norm = float(np.linalg.norm(self.lift[:, :d])) * reach + coordinates.constant
+            terms = d + 4.0
+        residual = min(self.loss.slope, math.sqrt(self.shape[0]) * self.grid.residual)
+        return norm * 2.0 * terms * ROUNDOFF * n_rows * residual * (1.0 + 1e-6)
 
     def prior_precision(self) -> np.ndarray:
         """Largest Hessian of the prior's potential, for one output."""

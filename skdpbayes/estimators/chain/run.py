@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdpbayes import models, randomness, samplers
+from skdpbayes import randomness, samplers
 from skdpbayes._validation import check_integer
 from skdpbayes.estimators.chain.plan import NOISE_BITS, ChainPlan
 from skdpbayes.estimators.chain.potential import Potential
@@ -30,7 +30,6 @@ NOISE_BLOCK = 1 << 15
 BATCH_BLOCK = 1 << 16
 # Mean states that a score keeps.
 MOST_RUNS = 1000
-NO_STARTS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -231,42 +230,26 @@ def _states(
     block = _block_size(plan, start.size)
     for first in range(0, plan.n_steps, block):
         last = min(first + block, plan.n_steps)
-        rows, starts = plan.batches(for_batches, last - first) or (None, NO_STARTS)
-        shape = (last - first, *start.shape)
-        noise = randomness.discrete_gaussian(for_noise, 2.0**NOISE_BITS, shape)
+        batches = plan.batches(for_batches, last - first)
+        noise = randomness.discrete_gaussian(
+            for_noise, 2.0**NOISE_BITS, (last - first, *start.shape)
+        )
         grids = _of_steps(scales, first, last) * 2.0**-NOISE_BITS
         sizes = _of_steps(dynamics.steps, first, last)
-        steps = models.BatchSteps(rows, starts, noise, grids, sizes, rate)
-        yield from _block_states(potential, stepper, steps, plan.clip_norm, sums)
-
-
-def _block_states(
-    potential: Potential,
-    stepper: _Stepper,
-    steps: models.BatchSteps,
-    clip_norm: float,
-    sums: _ScoreSums | None,
-) -> Iterator[np.ndarray]:
-    if stepper.dynamics.sampler == "sgld" and sums is None:
-        states = potential.langevin_states(stepper.position, steps, clip_norm)
-        if states is not None:
-            stepper.position = states[-1]
-            yield from states
-            return
-    rate, bounds = steps.sampling_rate, steps.starts.tolist()
-    for t, (grid, h) in enumerate(
-        zip(steps.grids.tolist(), steps.step_sizes.tolist(), strict=True)
-    ):
-        batch = None if steps.rows is None else steps.rows[bounds[t] : bounds[t + 1]]
-        released, prior = potential.gradients(stepper.position, batch, clip_norm)
-        released /= grid
-        np.rint(released, out=released)
-        released += steps.noise[t]
-        released *= grid / rate
-        if sums is not None:
-            sums.add(stepper.position, released)
-        released += prior
-        yield stepper.step(h, grid * 2.0**NOISE_BITS / rate, released)
+        for t, (grid, h) in enumerate(zip(grids.tolist(), sizes.tolist(), strict=True)):
+            batch = None
+            if batches is not None:
+                rows, starts = batches
+                batch = rows[starts[t] : starts[t + 1]]
+            released, prior = potential.gradients(stepper.position, batch)
+            released /= grid
+            np.rint(released, out=released)
+            released += noise[t]
+            released *= grid / rate
+            if sums is not None:
+                sums.add(stepper.position, released)
+            released += prior
+            yield stepper.step(h, grid * 2.0**NOISE_BITS / rate, released)
 
 
 def run_chain(

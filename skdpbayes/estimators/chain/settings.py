@@ -29,7 +29,6 @@ __all__ = [
     "Defaults",
     "Settings",
     "constant_feature",
-    "curvature",
     "default_clip",
     "langevin_step",
     "least_variance",
@@ -214,13 +213,6 @@ def _schedule(schedule: Any) -> str | tuple[float, float]:
         check_real("schedule's b", shift, low=0.0, high=LATEST),
         check_real("schedule's g", decay, low=0.0, high=STEEPEST),
     )
-
-
-def curvature(n_outputs: int, n_classes: int) -> tuple[float, float]:
-    """Mean and largest curvature of a record's loss per unit of squared length."""
-    if n_outputs == 1:
-        return 0.15, 0.25
-    return (n_classes - 1.0) / n_classes**2, 0.5
 
 
 def default_clip(curvature: float, distance: float, mu: float) -> float:

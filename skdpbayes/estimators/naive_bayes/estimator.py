@@ -6,6 +6,7 @@ import numbers
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from skdpbayes import randomness
 from skdpbayes._validation import (
     check_choice,
+    check_flag,
     check_integer,
     check_is_fitted,
     check_real,
@@ -29,12 +31,14 @@ from skdpbayes.estimators.naive_bayes.layout import (
     column_kinds,
     count_block,
     highest_codes,
+    refuse_missing,
     refuse_text,
 )
 from skdpbayes.estimators.naive_bayes.ops import DrawPlan, draw_probabilities, plan_draw
 from skdpbayes.estimators.naive_bayes.posterior import Reading, Release, TablesPosterior
 from skdpbayes.exceptions import PrivacyWarning
 from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.chunks import Labels, example_of, is_chunked, read_chunks
 from skdpbayes.fitting.estimator import NOT_PRIVATE, offers, refuse_arguments
 from skdpbayes.fitting.frames import with_names
 from skdpbayes.fitting.merging import check_seeds, merged_seeds, parallel_claim, seeds_of
@@ -52,6 +56,7 @@ FROM_DATA = "the numbers of categories, which were taken from the data, are publ
 COLUMN_PARAMETERS = (
     ("binarize", "auto", "bernoulli"),
     ("categories", None, "categorical"),
+    ("missing", False, "categorical"),
     ("max_total", None, "multinomial"),
     ("bounds", None, "gaussian"),
     ("var_smoothing", 1e-9, "gaussian"),
@@ -137,6 +142,11 @@ class LaplaceNaiveBayes(PrivateClassifier):
         Public number of categories of the categorical columns, coded 0, 1, ...: one for all, one
         per feature, one per categorical column, or a mapping from column names. None takes them
         from the data, with a warning and an entry in ``privacy_.conditions``.
+    missing : bool, default=False
+        Whether categorical columns may lack values (NaN). How many records of a class lack one is
+        then counted as one more value, which costs no more; probabilities are those of the values
+        that were observed, and a missing value says nothing about the class of its row. False
+        refuses missing values, as all other columns do.
     bounds : (low, high), sequence of pairs, mapping or None, default=None
         Public bounds of the Gaussian columns, as ``categories``; required for them. Values outside
         are clipped, in ``fit`` and in predictions alike.
@@ -218,7 +228,9 @@ class LaplaceNaiveBayes(PrivateClassifier):
         "dtype": [np.float64, np.int64],
         "order": "C",
         "accept_large_sparse": False,
+        "ensure_all_finite": "allow-nan",  # NaN is refused where the layout does not expect it
     }
+    _reads_chunks = True
     _seeds: tuple[Any, ...]
     _takes_units = True
 
@@ -233,6 +245,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         alpha: float = 1.0,
         binarize: float | str | None = "auto",
         categories: Any = None,
+        missing: bool = False,
         bounds: Any = None,
         max_total: int | None = None,
         var_smoothing: float = 1e-9,
@@ -251,6 +264,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         self.alpha = alpha
         self.binarize = binarize
         self.categories = categories
+        self.missing = missing
         self.bounds = bounds
         self.max_total = max_total
         self.var_smoothing = var_smoothing
@@ -288,34 +302,60 @@ class LaplaceNaiveBayes(PrivateClassifier):
         self._seeds = seeds_of(self.random_state)
         return self
 
-    def _read(self, X: Any, y: Any) -> Records:
+    def _read(self, X: Any, y: Any) -> Any:
         check_real("epsilon", self.epsilon, low=0.0, closed="high", remedy=NOT_PRIVATE)
-        try:
-            rows = read_table(self, X, y, bound=Bound(), classes=self.classes, **self._table_checks)
-        except ValueError as error:
-            refuse_text(X, error)
-            raise
+        rows: Any
+        if is_chunked(X) or is_chunked(y):
+            labels = Labels(self.classes, type(self).__name__)
+            how = {"bound": Bound(), "target": labels, "look": self._look, **self._table_checks}
+            rows = read_chunks(self, X, y, **how)
+        else:
+            try:
+                rows = read_table(
+                    self, X, y, bound=Bound(), classes=self.classes, **self._table_checks
+                )
+            except ValueError as error:
+                refuse_text(X, error)
+                raise
         public = rows.public
         kinds = column_kinds(self.distribution, (public.n_features, public.names))
+        missing = check_flag("missing", self.missing)
+        taken = [j for j, kind in enumerate(kinds) if missing and kind == "categorical"]
+        refuse_missing(rows.X, taken)
         categories: Any = self.categories
         conditions: tuple[str, ...] = ()
-        if categories is None and "categorical" in kinds:
+        in_memory = isinstance(rows, Records)
+        learned = categories is None and "categorical" in kinds
+        if learned:
             warnings.warn(
                 "categories=None takes the numbers of categories from the data, which reveals the "
                 "largest code of each column. Pass the public counts as categories.",
                 PrivacyWarning,
                 stacklevel=4,
             )
-            categories, conditions = highest_codes(rows.X, kinds), (FROM_DATA,)
+            found = rows.survey(partial(highest_codes, kinds=kinds)) if in_memory else rows.seen
+            categories, conditions = np.max(found, axis=0).tolist(), (FROM_DATA,)
         layout = self._layout(kinds, public.names, categories)
-        self._warn_of_threshold(X, kinds)
-        for block in rows.blocks():  # not bounded yet: sparse rows may have to be refused
-            check_rows(layout, block.X)
+        if not in_memory and layout.moment_columns and np.isinf(self.epsilon):
+            raise ValueError(
+                "gaussian columns with epsilon=inf need all rows in memory. Load rows that fit, or "
+                "choose a finite epsilon."
+            )
+        self._warn_of_threshold(example_of(X), kinds)
+        if in_memory or learned:  # else the reading pass has looked
+            rows.survey(partial(check_rows, layout))  # not bounded yet: sparse may be refused
         return replace(
             rows,
             public=replace(public, detail=layout, conditions=conditions),
             bound=bound_of(layout, public.n_features),
         )
+
+    def _look(self, n_features: int, names: np.ndarray | None) -> Any:
+        """What the reading pass asks of every chunk besides: its codes, or that they are right."""
+        kinds = column_kinds(self.distribution, (n_features, names))
+        if self.categories is None and "categorical" in kinds:
+            return partial(highest_codes, kinds=kinds)
+        return partial(check_rows, self._layout(kinds, names, self.categories))
 
     def _layout(self, kinds: tuple[str, ...], names: Any, categories: Any) -> Any:
         return build_layout(
@@ -326,6 +366,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
             bounds=self.bounds,
             max_total=self.max_total,
             private=bool(np.isfinite(self.epsilon)),
+            missing=check_flag("missing", self.missing),
         )
 
     def _threshold(self) -> float | None:
@@ -377,6 +418,11 @@ class LaplaceNaiveBayes(PrivateClassifier):
         self._refuse_idle(layout)
         plan: CountsPlan | DrawPlan
         if self.mechanism == "ops":
+            if layout.missing:
+                raise ValueError(
+                    "mechanism='ops' does not take missing values: use mechanism='laplace' or "
+                    "'gaussian', or give them a category of their own."
+                )
             share, alpha = float(self.min_probability), float(self.alpha)
             plan = plan_draw(layout, public.n_classes, share, alpha, budget)
         else:
@@ -450,8 +496,8 @@ class LaplaceNaiveBayes(PrivateClassifier):
         dict of ndarrays, draw axis first
             ``class_prior`` (S, K); for the columns of each distribution, in order,
             ``bernoulli_prob`` (S, K, columns), ``category_prob`` (S, K, columns, values; short
-            columns are padded with zeros), ``token_prob`` (S, K, columns), ``mean`` and
-            ``variance`` (S, K, columns).
+            columns are padded with zeros, and with ``missing`` the last value is a missing one),
+            ``token_prob`` (S, K, columns), ``mean`` and ``variance`` (S, K, columns).
         """
         check_is_fitted(self)
         return self._posterior.draws(n_samples, random_state)
@@ -476,9 +522,9 @@ class LaplaceNaiveBayes(PrivateClassifier):
         -------
         X : ndarray or DataFrame of shape (n_samples, n_features)
             A data frame if the model was fitted on one. Bernoulli columns are 0 or 1 (above the
-            threshold), categorical ones hold codes, Gaussian ones stay within their bounds. Totals
-            of multinomial rows, which the model does not describe, are Poisson with the mean of
-            the class, cut at ``max_total``.
+            threshold), categorical ones hold codes (NaN for a missing one), Gaussian ones stay
+            within their bounds. Totals of multinomial rows, which the model does not describe, are
+            Poisson with the mean of the class, cut at ``max_total``.
         y : ndarray of shape (n_samples,)
             Labels.
         """
@@ -486,8 +532,10 @@ class LaplaceNaiveBayes(PrivateClassifier):
         n_samples = check_integer("n_samples", n_samples, low=1)
         X, codes = self._posterior.sample(n_samples, self.n_features_in_, random_state)
         layout = self._posterior.scores.layout
-        whole = (*layout.table_columns, *layout.token_columns)
-        if not layout.moment_columns:
+        tables = zip(layout.table_columns, layout.binary, strict=True)
+        whole = [column for column, binary in tables if binary or not layout.missing]
+        whole += layout.token_columns
+        if not layout.moment_columns and not layout.missing:
             X = X.astype(np.int64)
         names = getattr(self, "feature_names_in_", None)
         return with_names(X, names, whole), self.classes_[codes]
@@ -606,6 +654,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         )
         tags.input_tags.positive_only = "multinomial" in kinds
         tags.input_tags.categorical = "categorical" in kinds
+        tags.input_tags.allow_nan = self.missing is True
         return tags
 
 
@@ -616,8 +665,8 @@ def _with_moments(release: Release, rows: Records) -> Release:
     block = np.asarray(X[:, columns], dtype=np.float64)
     moments = np.zeros((rows.public.n_classes, len(columns), 2))
     for c in range(moments.shape[0]):
-        members = codes == c
-        if members.any():
+        members = np.flatnonzero(codes == c)
+        if members.size:
             moments[c] = _mean_variance(block[members], None if weight is None else weight[members])
     largest = float(_mean_variance(block, weight)[:, 1].max())
     return replace(release, exact_moments=moments, largest_variance=largest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -26,8 +26,10 @@ __all__ = [
     "check_rows",
     "column_kinds",
     "count_block",
+    "fill_missing",
     "highest_codes",
     "indicators",
+    "refuse_missing",
     "refuse_text",
     "token_block",
 ]
@@ -106,6 +108,7 @@ def build_layout(
     bounds: Any,
     max_total: Any,
     private: bool,
+    missing: bool = False,
 ) -> NaiveBayesLayout:
     """Describe the statistics from the public parameters.
 
@@ -114,6 +117,7 @@ def build_layout(
     shape: Shape = (len(kinds), names)
     columns = {name: _columns_of(kinds, name) for name in DISTRIBUTIONS}
     n_categories = _category_counts(columns["categorical"], categories, shape)
+    n_categories = {j: size + missing for j, size in n_categories.items()}
     values = {**dict.fromkeys(columns["bernoulli"], 2), **n_categories}
     tables = tuple(sorted(values))
     total = 0
@@ -135,6 +139,7 @@ def build_layout(
         moment_columns=columns["gaussian"],
         bounds=pairs if private else ((-np.inf, np.inf),) * len(pairs),
         threshold=threshold,
+        missing=missing,
     )
 
 
@@ -154,7 +159,9 @@ def _columns_of(kinds: tuple[str, ...], name: str) -> tuple[int, ...]:
 def highest_codes(X: Any, kinds: tuple[str, ...]) -> list[int]:
     """Take the numbers of categories from the data, one per categorical column."""
     _refuse_sparse(X)
-    highest = [X[:, j].max() for j in _columns_of(kinds, "categorical")]
+    highest = [np.fmax.reduce(X[:, j]) for j in _columns_of(kinds, "categorical")]
+    if np.isnan(highest).any():
+        raise ValueError("X has a categorical column without a value: pass categories.")
     if max(highest) >= LARGEST_CODE:
         raise ValueError(
             f"categories=None takes codes below {LARGEST_CODE}, and X has a larger one. Encode the "
@@ -218,17 +225,56 @@ def _refuse_sparse(X: Any) -> None:
         )
 
 
+def refuse_missing(X: Any, taken: Collection[int] = ()) -> None:
+    """Raise for missing values outside the columns ``taken``."""
+    data = X.data if sparse.issparse(X) else X
+    if data.dtype.kind != "f" or not np.isnan(data).any():
+        return
+    found = [0] if sparse.issparse(X) else np.flatnonzero(np.isnan(X).any(axis=0)).tolist()
+    if set(found) - set(taken):
+        raise ValueError(
+            "Input X contains NaN. Missing values are served in categorical columns, as not "
+            "observed, with missing=True (a column of 0 and 1 is a categorical one with "
+            "categories=2). Elsewhere, replace them by a public value: "
+            "SimpleImputer(strategy='constant', fill_value=...) learns nothing from the records."
+        )
+
+
+def _observed_tables(layout: NaiveBayesLayout) -> dict[int, int]:
+    """Return the columns that may lack values, with the code of a missing one."""
+    if not layout.missing:
+        return {}
+    tables = zip(layout.table_columns, layout.n_values, layout.binary, strict=True)
+    return {column: size - 1 for column, size, binary in tables if not binary}
+
+
+def fill_missing(layout: NaiveBayesLayout, X: Any, value: int | None = None) -> Any:
+    """Return rows in which missing values have their code, or ``value``; ``X`` if none has any."""
+    columns = _observed_tables(layout)
+    if not columns or X.dtype.kind != "f":
+        return X
+    absent = {j: np.isnan(X[:, j]) for j in columns}
+    if not any(rows.any() for rows in absent.values()):
+        return X
+    X = X.copy()
+    for j, code in columns.items():
+        X[absent[j], j] = code if value is None else value
+    return X
+
+
 def check_rows(layout: NaiveBayesLayout, X: Any) -> None:
     """Refuse rows that the model does not describe: other codes, no counts, no indicators."""
     if not layout.takes_sparse:
         _refuse_sparse(X)
+    refuse_missing(X, _observed_tables(layout))
+    X = fill_missing(layout, X, value=0)
     binary = np.array(layout.binary, dtype=bool)
     columns = np.array(layout.table_columns, dtype=np.int64)
     if not binary.all():
-        sizes = np.array(layout.n_values)[~binary]
+        sizes = np.array(layout.n_values)[~binary] - layout.missing
         bad = models.wrong_code(X, columns[~binary], sizes)
         if bad >= 0:
-            size = layout.n_values[layout.table_columns.index(bad)]
+            size = layout.n_values[layout.table_columns.index(bad)] - layout.missing
             raise ValueError(
                 f"X has a value in column {bad} that is not one of the codes 0, ..., {size - 1}: "
                 f"categories says that the column has {size} categories. Encode other values as "
@@ -309,7 +355,7 @@ def count_block(block: Block, layout: NaiveBayesLayout, n_classes: int, law: str
 
 
 def _count(block: Block, layout: NaiveBayesLayout, n_classes: int, law: str) -> np.ndarray:
-    X, codes = block.X, block.target
+    X, codes = fill_missing(layout, block.X), block.target
     assert codes is not None
     statistics = np.zeros((n_classes, layout.n_statistics), dtype=np.int64)
     tables, classes, tokens, moments = layout.split(statistics)

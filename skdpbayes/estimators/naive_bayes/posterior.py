@@ -11,7 +11,12 @@ from scipy import sparse
 
 from skdpbayes import models, randomness, samplers
 from skdpbayes._validation import check_integer
-from skdpbayes.estimators.naive_bayes.layout import check_rows, indicators, token_block
+from skdpbayes.estimators.naive_bayes.layout import (
+    check_rows,
+    fill_missing,
+    indicators,
+    token_block,
+)
 from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.threads import one_blas_thread
 from skdpbayes.privacy.budget import Noise
@@ -234,6 +239,8 @@ class TablesPosterior:
             table = parameters["category_prob"][:, next(others), :size]
             for c in range(table.shape[0]):
                 X[codes == c, column] = _choose(table[c], uniform[codes == c])
+            if layout.missing:
+                X[X[:, column] == size - 1, column] = np.nan
         if layout.token_columns:
             totals = self._lengths(codes, generator)
             X[:, layout.token_columns] = generator.multinomial(
@@ -379,7 +386,12 @@ class ScoreTables:
         totals = np.maximum(latent.totals, 1e-10)
         logs = [np.empty((*latent.totals.shape, 0))]
         if layout.table_columns:
-            logs = [_log_smoothed(table, alpha) for table in layout.tables(latent.cells)]
+            logs = [
+                _log_observed(table, alpha)
+                if layout.missing and not binary
+                else _log_smoothed(table, alpha)
+                for table, binary in zip(layout.tables(latent.cells), layout.binary, strict=True)
+            ]
         variances = latent.moments[..., 1] + added_variance
         return cls(
             layout,
@@ -394,7 +406,7 @@ class ScoreTables:
     def probabilities(self, X: Any) -> np.ndarray:
         """Class probabilities of each row, averaged over the draws, shape (n, K)."""
         check_rows(self.layout, X)
-        X = self.bound(X)
+        X = self.bound(fill_missing(self.layout, X))
         score = self._scorer()
         n_classes, n_draws = self.classes.shape
         size = max(1, BLOCK // ((n_classes - 1) * n_draws))
@@ -489,6 +501,13 @@ def _log_smoothed(counts: np.ndarray, alpha: float) -> np.ndarray:
         return np.empty(counts.shape)
     smoothed = counts + alpha
     return np.log(smoothed) - np.log(smoothed.sum(axis=2, keepdims=True))
+
+
+def _log_observed(counts: np.ndarray, alpha: float) -> np.ndarray:
+    """Logarithms given that a value was observed; a missing one, the last, says nothing."""
+    logs = np.zeros(counts.shape)
+    logs[..., :-1] = _log_smoothed(counts[..., :-1], alpha)
+    return logs
 
 
 def _centered(logs: np.ndarray) -> np.ndarray:

@@ -76,7 +76,7 @@ class NetworkPotential:
         return parameters
 
     def gradients(
-        self, position: np.ndarray, rows: np.ndarray | None, clip_norm: float
+        self, position: np.ndarray, rows: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Sum of clipped gradients, and gradient of |theta|^2 / (2 prior_scale^2)."""
         total = models.clipped_network_gradient(
@@ -84,16 +84,13 @@ class NetworkPotential:
             self.sizes,
             self.X,
             self.codes,
-            clip_norm,
+            self.clip_norm,
             self.activation,
             rows,
             self.lengths,
             self.unit,
         )
         return total, position / self.prior_scale**2
-
-    def langevin_states(self, *_: Any) -> None:
-        """There is no kernel of many steps: one takes milliseconds."""
 
     def rounding(self, n_rows: int) -> float:
         """Bound on what rounding adds to the distance of two sums of at most ``n_rows`` records.

@@ -184,6 +184,7 @@ class ObjPertLogisticRegression(PrivateClassifier):
     """
 
     _takes_units = True
+    _reads_chunks = True
 
     def __init__(
         self,
@@ -233,7 +234,8 @@ class ObjPertLogisticRegression(PrivateClassifier):
         check_real("epsilon", self.epsilon, low=0.0, closed="high", remedy=NOT_PRIVATE)
         rows = super()._read(X, y)
         if np.isinf(self.epsilon):  # nothing is bounded, so rounding follows the rows as they are
-            rows = replace(rows, public=replace(rows.public, detail=longest_row(rows.X)))
+            longest = max(rows.survey(longest_row))
+            rows = replace(rows, public=replace(rows.public, detail=longest))
         return rows
 
     def _plan(self, public: Public, budget: Budget) -> ObjectivePlan:
@@ -262,16 +264,16 @@ class ObjPertLogisticRegression(PrivateClassifier):
     def _touch(
         self, rows: Records, plan: ObjectivePlan, generator: np.random.Generator
     ) -> ObjectivePosterior:
-        block = rows.block()
+        data = rows.held()
         tilt = noise_vector(generator, plan.tilt_scale, plan)
         with one_blas_thread():
-            minimizer = minimize(block, plan.problem, plan, tilt)
+            minimizer = minimize(data, plan.problem, plan, tilt)
         blurred = minimizer + noise_vector(generator, plan.blur_scale, plan)
         theta = release.floats(generator, blurred, plan.release)
         noisy = None
         if plan.information is not None:
             with one_blas_thread():
-                exact = information(theta, block, plan.problem)
+                exact = information(theta, data, plan.problem)
             noisy = release.symmetric(generator, exact, plan.information)
         return ObjectivePosterior(theta, noisy, plan, rows.public.n_features, rows.bound)
 

@@ -451,6 +451,7 @@ def _gaussian_plan(
         release_mu = event.side_mu * math.sqrt(OUTPUT_SHARE / total)
     release_scale = _gaussian_scale(release_mu, 2.0 * tolerance / penalty, problem.n_parameters)
     if by_residual:
+        assert isinstance(event, privacy.ObjectivePerturbation)
         information_scale = _residual_information_scale(
             problem, event, penalty, tolerance, radius, release_scale
         )

@@ -111,7 +111,7 @@ class OnePosteriorSample(PrivateClassifier):
         """Refuse settings that the sampler does not have."""
         for name in FOREIGN[sampler]:
             value = getattr(self, name)
-            if value not in ("auto", False):
+            if not (_is_auto(value) or value is False):
                 raise ValueError(
                     f"{name}={value!r} has no effect with sampler={sampler!r}; leave it out, or "
                     "choose the sampler that it belongs to."
@@ -125,9 +125,9 @@ class OnePosteriorSample(PrivateClassifier):
         check_choice("sampler", self.sampler, SAMPLERS)
         check_choice("calibration", self.calibration, CALIBRATIONS)
         for name in ("n_steps", "n_batches", "n_chains"):
-            if getattr(self, name) != "auto":
+            if not _is_auto(getattr(self, name)):
                 check_integer(name, getattr(self, name), low=1)
-        if self.step_size != "auto":
+        if not _is_auto(self.step_size):
             check_scale("step_size", self.step_size)
         check_flag("diagnostics", self.diagnostics)
         if self.calibration == "wang2015" and budget.private:
@@ -144,7 +144,7 @@ class OnePosteriorSample(PrivateClassifier):
             n_draws=check_integer("n_draws", self.n_draws, low=1),
             calibration=self.calibration,
             cap=check_flag("cap_at_posterior", self.cap_at_posterior),
-            C=None if self.C == "auto" else check_scale("C", self.C, "Or use C='auto'."),
+            C=None if _is_auto(self.C) else check_scale("C", self.C, "Or use C='auto'."),
             coef_norm=None if self.coef_norm is None else check_scale("coef_norm", self.coef_norm),
             width=self._width(),
             unit=public.unit,
@@ -153,7 +153,12 @@ class OnePosteriorSample(PrivateClassifier):
 
 def _number(value: Any, kind: type) -> Any:
     """Return a checked parameter as a number, None for "auto"."""
-    return None if value == "auto" else kind(value)
+    return None if _is_auto(value) else kind(value)
+
+
+def _is_auto(value: Any) -> bool:
+    """Tell "auto" from numbers; an array would be compared entry by entry."""
+    return isinstance(value, str) and value == "auto"
 
 
 def _check_wang(loss: models.Loss, delta: float) -> None:

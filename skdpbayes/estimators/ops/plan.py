@@ -446,7 +446,7 @@ def plan_langevin(
     radius = SAFETY_RADIUS / problem.record_norm
     if problem.coef_norm is not None:
         radius = min(radius, problem.coef_norm)
-    unit = _unit_mu(problem, C, step, batches, visits, radius)
+    units = _unit_mus(problem, C, step, batches, visits, radius)
     # Adding the noise rounds by its own size, up to sqrt(p) + 40 deviations; paid at once, that is
     # so much mu a step, and sqrt(t) times it in t steps.
     noise_rounding = 8.0 * UNIT_ROUNDOFF * (math.sqrt(problem.dimension) + 40.0)
@@ -456,14 +456,23 @@ def plan_langevin(
             f"epsilon={problem.epsilon!r} and delta={problem.delta!r} are too small for double "
             "precision arithmetic. Use a larger epsilon or delta."
         )
+
     # mu^2 is proportional to the inverse temperature when the step on F is fixed
-    beta = ((mu - noise_rounding) / unit) ** 2 * (1.0 - 1e-12)
+    def event_at(beta: float) -> PrivacyEvent:
+        mus = tuple(unit * math.sqrt(beta) + noise_rounding for unit in units)
+        return privacy.GaussianDP(mus[0]) if len(mus) == 1 else privacy.GaussianMixture(mus)
+
+    beta = ((mu - noise_rounding) / units[0]) ** 2 * (1.0 - 1e-12)
+    if batches > 1 and problem.calibration == "tight":  # the batch of a record is secret
+        noise = privacy.smallest_noise(
+            lambda noise: event_at(noise**-2), problem.epsilon, problem.delta, guess=beta**-0.5
+        )
+        beta = max(beta, noise**-2)
     if problem.calibration == "minami2016":  # as published: for a draw from the density itself
         mu_draw = mu / math.sqrt(problem.n_draws)
         beta = min(beta, privacy.ops_inverse_temperature(mu_draw, C, problem.sensitivity))
     beta = _capped(problem, beta)
-    event = privacy.GaussianDP(unit * math.sqrt(beta) + noise_rounding)
-    return LangevinPlan(problem, C, beta, step, batches, visits, radius, event)
+    return LangevinPlan(problem, C, beta, step, batches, visits, radius, event_at(beta))
 
 
 def _schedule(
@@ -510,41 +519,53 @@ def _schedule(
     return step_size, n_batches, epochs
 
 
-def _unit_mu(
+def _unit_mus(
     problem: Problem,
     C: float,
     step: float,
     n_batches: int,
     visits: tuple[int, ...],
     radius: float,
-) -> float:
-    """Gaussian DP of all released states at inverse temperature 1."""
+) -> list[float]:
+    """Gaussian DP of all released states at inverse temperature 1, for a record of each batch.
+
+    The last batch, which is the worst, comes first. Records are put into batches at random, so that
+    the release is an even mixture: earlier batches may hold a record more, hence are likelier by a
+    little, and are cheaper.
+    """
     smoothness = problem.curvature + 1.0 / C
     # batches are scaled to the sum over all records; the smallest batch is scaled most
     scale = problem.n_records / (problem.n_records // n_batches)
-    # Adding up point and step rounds too, in every step of an epoch. Counting an epoch's roundings
-    # (those of the gradients are n_batches times one by the scale) in the record's own step, with
-    # the record in the last batch, is the worst case.
-    rounding = 8.0 * UNIT_ROUNDOFF * radius / step * n_batches
-    sensitivity = scale * problem.computed_sensitivity + rounding
-    square = 0.0
-    for epochs in visits:
-        mu = privacy.langevin_mu_cyclic(
-            step,
-            1.0 / C,
-            sensitivity,
-            n_batches,
-            epochs,
-            smoothness=smoothness,
-        )
-        if n_batches == 1 and problem.coef_norm is not None:
-            diameter = 2.0 * problem.coef_norm
-            mu = min(
-                mu,
-                privacy.langevin_mu(step, 1.0 / C, sensitivity, epochs, diameter),
+    # Adding up point and step rounds too, in every step. Those from one visit of the record to its
+    # next (of the gradients they are n_batches times one by the scale) count in its own step, which
+    # is later and thus dearer. Those after its last visit are paid at once, in a schedule that adds
+    # its length to that of the record's own.
+    adding = 8.0 * UNIT_ROUNDOFF * radius / step
+    sensitivity = scale * problem.computed_sensitivity + adding * n_batches
+    each = (problem.computed_sensitivity - problem.sensitivity + adding) * math.sqrt(step / 2.0)
+    units = []
+    for after in range(n_batches):
+        square = 0.0
+        for epochs in visits:
+            mu = privacy.langevin_mu_cyclic(
+                step,
+                1.0 / C,
+                sensitivity,
+                n_batches,
+                epochs,
+                smoothness=smoothness,
+                steps_after=after,
             )
-        square += mu * mu
-    return math.sqrt(square)
+            mu += each * math.sqrt(after)
+            if n_batches == 1 and problem.coef_norm is not None:
+                diameter = 2.0 * problem.coef_norm
+                mu = min(
+                    mu,
+                    privacy.langevin_mu(step, 1.0 / C, sensitivity, epochs, diameter),
+                )
+            square += mu * mu
+        units.append(math.sqrt(square))
+    return units
 
 
 def plan_density(

@@ -149,6 +149,7 @@ class PrivateBayesianRidge(PrivateRegressor):
     True
     """
 
+    _reads_chunks = True
     _seeds: tuple[Any, ...]
     _takes_units = True
 
@@ -206,6 +207,15 @@ class PrivateBayesianRidge(PrivateRegressor):
     def _bound(self) -> Bound:
         norm = check_scale("data_norm", self.data_norm)
         return Bound() if np.isinf(self.epsilon) else Bound(norm)
+
+    def _read(self, X: Any, y: Any) -> Any:
+        rows = super()._read(X, y)
+        if np.isinf(self.epsilon) and not isinstance(rows, Records):
+            raise ValueError(
+                "PrivateBayesianRidge with epsilon=inf takes tables in memory only: without noise "
+                "it centers the rows as they are. Load rows that fit, or choose a finite epsilon."
+            )
+        return rows
 
     def _plan(self, public: Public, budget: Budget) -> RidgePlan:
         check_choice("posterior", self.posterior, POSTERIORS)

@@ -92,8 +92,9 @@ class CenteredMoments:
         n, intercept = plan.n, plan.fit_intercept
         X = X / plan.data_norm
         mean, target_mean = np.zeros(X.shape[1]), 0.0
-        if intercept and weight is None:
-            mean, target_mean = np.asarray(X.mean(axis=0)).ravel(), float(target.mean())
+        if weight is None:
+            if intercept:
+                mean, target_mean = np.asarray(X.mean(axis=0)).ravel(), float(target.mean())
         elif intercept:
             share = weight / weight.sum()
             mean, target_mean = X.T @ share, float(target @ share)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sqlite3
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -27,7 +26,16 @@ from skdpbayes.privacy.guarantee import (
     check_unit,
 )
 from skdpbayes.privacy.ledger.filter import FILTERS, Filter, Price, is_pure
-from skdpbayes.privacy.ledger.store import Account, Entry, LedgerStore, State, event_text, now
+from skdpbayes.privacy.ledger.postgres import PostgresStore, place_of
+from skdpbayes.privacy.ledger.store import (
+    Account,
+    Entry,
+    LedgerStore,
+    State,
+    Store,
+    event_text,
+    now,
+)
 
 __all__ = ["LedgerEntry", "LedgerPlan", "PrivacyLedger", "RecordAccount"]
 
@@ -92,7 +100,11 @@ class PrivacyLedger:
     ----------
     path : str or path-like
         The ledger file, created where absent, readable by its owner only. On a local disk: network
-        file systems often do not lock reliably.
+        file systems often do not lock reliably. Or, for people on several machines, an account of
+        a PostgreSQL database (``pip install "skdpbayes[postgres]"``):
+        ``"postgresql://user@host/database#account"``, one account per data set. The password is
+        best left to ``PGPASSWORD``, ``~/.pgpass`` or a service file; one in the address is kept in
+        memory only, never shown, and not pickled.
     epsilon : float, optional
         The budget, > 0. ``inf`` keeps a record and refuses nothing. None opens an existing ledger.
     delta : float, default=0.0
@@ -110,8 +122,8 @@ class PrivacyLedger:
 
     Attributes
     ----------
-    path : pathlib.Path
-        Absolute path of the file.
+    path : pathlib.Path or str
+        Absolute path of the file, or the account's address without a password.
     epsilon, delta, adjacency, filter, unit
         The budget, as stored in the file.
 
@@ -131,7 +143,7 @@ class PrivacyLedger:
     >>> folder.cleanup()
     """
 
-    path: Path
+    path: Path | str
     _account: Account
     _seen: int
     _known: State | None
@@ -146,7 +158,7 @@ class PrivacyLedger:
         filter: str | None = None,
         unit: str = "record",
     ) -> None:
-        self.path = Path(os.path.realpath(os.path.expanduser(os.fspath(path))))
+        self.path = place_of(path)
         self._seen = 0
         delta, adjacency = check_delta(delta), check_adjacency(adjacency)
         if epsilon is not None:
@@ -220,8 +232,8 @@ class PrivacyLedger:
         return Filter(self.filter, self.epsilon, self.delta)
 
     @property
-    def _store(self) -> LedgerStore:
-        return LedgerStore(self.path)
+    def _store(self) -> Store:
+        return PostgresStore(self.path) if isinstance(self.path, str) else LedgerStore(self.path)
 
     def reserve(self, guarantee: PrivacyGuarantee, label: str = "") -> int:
         """Charge a release to the budget, or raise and change nothing.
@@ -393,12 +405,12 @@ class PrivacyLedger:
             state = self._state(connection)
         return [_shown(entry) for entry in state.entries]
 
-    def _state(self, connection: sqlite3.Connection) -> State:
+    def _state(self, connection: Any) -> State:
         known = self._known
         state = self._store.state(connection, known)
         if state.account != self._account:
             raise LedgerError(
-                f"The file {self.path} was replaced by another ledger since it was opened. Open "
+                f"The account {self.path} was replaced by another ledger since it was opened. Open "
                 "it again if that is meant."
             )
         if state.count < self._seen or (known and state.entries[: known.count] != known.entries):
@@ -476,7 +488,7 @@ class PrivacyLedger:
     def __deepcopy__(self, memo: dict[int, Any]) -> PrivacyLedger:
         return self
 
-    def __reduce__(self) -> tuple[Callable[..., PrivacyLedger], tuple[Path, Account, int]]:
+    def __reduce__(self) -> tuple[Callable[..., PrivacyLedger], tuple[Path | str, Account, int]]:
         return _restore, (self.path, self._account, self._seen)
 
     def __eq__(self, other: object) -> bool:
@@ -588,7 +600,7 @@ class RecordAccount:
         return self.ledger.reserve(guarantee, label)
 
 
-def _restore(path: Path, account: Account, seen: int) -> PrivacyLedger:
+def _restore(path: Path | str, account: Account, seen: int) -> PrivacyLedger:
     # Without opening the file: what is wrong with it is said when it is used.
     ledger = object.__new__(PrivacyLedger)
     ledger.path, ledger._account, ledger._seen, ledger._known = path, account, seen, None

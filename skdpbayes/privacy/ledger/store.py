@@ -26,21 +26,23 @@ import os
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import reduce
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from skdpbayes.exceptions import LedgerError
 from skdpbayes.privacy.ledger.filter import Price
 
-__all__ = ["Account", "Entry", "LedgerStore", "State"]
+__all__ = ["Account", "Entry", "LedgerStore", "State", "Store"]
 
 APPLICATION_ID = 0x736B6470  # "skdp": lets `file` and us tell a ledger from other SQLite files
 SCHEMA_VERSION = 2
+MOVED_VERSION = 1002  # of a file whose account goes on in a database
 BUSY_SECONDS = 120.0
 _SMALLEST_FILE = 512  # bytes of a SQLite page at least
 
@@ -146,6 +148,42 @@ def event_text(guarantee: str) -> str:
     return json.dumps(json.loads(guarantee)["event"], sort_keys=True)
 
 
+class Store(Protocol):
+    """Where an account is kept: rows in, rows out, one transaction at a time.
+
+    A ``connection`` is whatever `transaction` yields; it is handed back to the store and to
+    nobody else. A transaction with ``write`` is alone in the account until it ends.
+    """
+
+    def exists(self) -> bool:
+        """Whether there is an account."""
+
+    def create(self, account: Account) -> None:
+        """Create it; one that somebody else has created meanwhile is left as it is."""
+
+    def transaction(self, *, write: bool = False) -> AbstractContextManager[Any]:
+        """A transaction: committed at the end, undone on any error."""
+
+    def check(self, connection: Any) -> State:
+        """Read everything, and check where it is kept as well."""
+
+    def state(self, connection: Any, known: State | None = None) -> State:
+        """Read what is new since `known`; raise unless it is what was written."""
+
+    def append(
+        self,
+        connection: Any,
+        state: State,
+        guarantee: str,
+        label: str,
+        price: Price,
+        *,
+        plan: int | None = None,
+        listed: str | None = None,
+    ) -> State:
+        """Write one reservation after `state`, which the same transaction read."""
+
+
 @dataclass(frozen=True)
 class LedgerStore:
     """Reads and writes one ledger file; holds its path and nothing else."""
@@ -190,7 +228,7 @@ class LedgerStore:
                     connection.execute(statement)
                 connection.execute(
                     "INSERT INTO account VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (*astuple(account), _link(astuple(account))),
+                    (*astuple(account), opened(account).digest),
                 )
             with contextlib.suppress(FileExistsError):
                 os.link(draft, self.path)
@@ -215,6 +253,15 @@ class LedgerStore:
             raise LedgerError(self.damage(" ".join(verdict.split())))
         return self.state(connection)
 
+    def close_for_good(self) -> State:
+        """Refuse every further use of the file; return what it holds. It may be called again."""
+        with self.transaction(write=True) as connection:
+            if connection.execute("PRAGMA user_version").fetchone()[0] == MOVED_VERSION:
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            state = self.check(connection)
+            connection.execute(f"PRAGMA user_version = {MOVED_VERSION}")
+        return state
+
     def damage(self, detail: str) -> str:
         """Say that the file is damaged and what to do about it."""
         return (
@@ -223,7 +270,7 @@ class LedgerStore:
             "spent."
         )
 
-    def state(self, connection: sqlite3.Connection, known: State | None = None) -> State:
+    def state(self, connection: Any, known: State | None = None) -> State:
         """Read the account and its entries; raise unless they are what was written.
 
         Entries that are `known` are not read again, unless the file does not continue them.
@@ -235,13 +282,13 @@ class LedgerStore:
                 raise LedgerError(self.damage("the file is cut short"))
             (row,) = connection.execute("SELECT * FROM account").fetchall()
             account = Account(*row[1:-1])
-            state = known or State(account, (), _link(astuple(account)))
+            state = known or opened(account)
             new = connection.execute(
                 "SELECT * FROM entry WHERE id > ? ORDER BY id", (state.count,)
             ).fetchall()
-            digest = reduce(_link, new, state.digest)
-            if state.account == account and digest == row[-1]:
-                return State(account, state.entries + tuple(map(Entry._make, new)), digest)
+            found = continued(state, account, new, row[-1])
+            if found is not None:
+                return found
         except _UNREADABLE as error:
             raise LedgerError(self.damage(f"it cannot be read: {error}")) from error
         if known is not None:
@@ -260,19 +307,10 @@ class LedgerStore:
         listed: str | None = None,
     ) -> State:
         """Write one reservation after `state`, which the same transaction read."""
-        entry = Entry(
-            number=state.count + 1,
-            time=now(),
-            pid=os.getpid(),
-            label=label,
-            guarantee=guarantee,
-            size=str(price.size),
-            slack=str(price.slack),
-            plan=plan,
-            listed=listed,
+        after = extended(state, guarantee, label, price, plan, listed)
+        connection.execute(
+            "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", after.entries[-1]
         )
-        after = State(state.account, (*state.entries, entry), _link(state.digest, entry))
-        connection.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", entry)
         connection.execute("UPDATE account SET digest = ?", (after.digest,))
         if self.state(connection, state) != after:
             raise LedgerError(self.damage("a new entry did not reach its place"))
@@ -302,6 +340,43 @@ class LedgerStore:
                 connection.close()  # rolls back what was not committed
 
 
+def opened(account: Account) -> State:
+    """Return the state of an account without entries."""
+    return State(account, (), _link(astuple(account)))
+
+
+def continued(state: State, account: Account, new: Iterable[Any], digest: str) -> State | None:
+    """Return what follows `state`; None unless it ends in the digest that is stored."""
+    entries = tuple(Entry._make(row) for row in new)
+    reached = reduce(_link, entries, state.digest)
+    if state.account != account or reached != digest:
+        return None
+    return State(account, state.entries + entries, reached)
+
+
+def extended(
+    state: State,
+    guarantee: str,
+    label: str,
+    price: Price,
+    plan: int | None,
+    listed: str | None,
+) -> State:
+    """Return the state after one more reservation."""
+    entry = Entry(
+        number=state.count + 1,
+        time=now(),
+        pid=os.getpid(),
+        label=label,
+        guarantee=guarantee,
+        size=str(price.size),
+        slack=str(price.slack),
+        plan=plan,
+        listed=listed,
+    )
+    return State(state.account, (*state.entries, entry), _link(state.digest, entry))
+
+
 def now() -> str:
     """Return the time in UTC, in ISO format."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
@@ -320,6 +395,11 @@ def require_ledger(connection: sqlite3.Connection, path: Path) -> None:
         raise LedgerError(
             f"{path} is a SQLite file but not a privacy ledger. Give the path of a ledger, or of a "
             "new file."
+        )
+    if version == MOVED_VERSION:
+        raise LedgerError(
+            f"The account of {path} was moved to a database and goes on there; nothing was "
+            "charged. Open it by its address, postgresql://...#account."
         )
     if version != SCHEMA_VERSION:
         advice = (

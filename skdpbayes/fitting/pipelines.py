@@ -16,7 +16,15 @@ from skdpbayes.exceptions import NotPrivateError
 from skdpbayes.privacy.composition.composed import compose
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
 
-__all__ = ["check_private", "privacy_of", "split_budget"]
+__all__ = [
+    "check_private",
+    "is_private",
+    "learning_steps",
+    "leaves",
+    "privacy_of",
+    "private_steps",
+    "split_budget",
+]
 
 PREPARE = "private_preprocessor(bounds=..., categories=...) learns nothing"
 
@@ -151,7 +159,7 @@ def check_private(pipeline: Any) -> None:
 
 def learning_steps(pipeline: Any) -> list[tuple[str, Any, str]]:
     """Return the steps that would learn from records without a claim: name, step and remedy."""
-    found = ((name, step, _problem(step)) for name, step in _leaves("", pipeline))
+    found = ((name, step, _problem(step)) for name, step in leaves(pipeline))
     return [(name, step, problem) for name, step, problem in found if problem is not None]
 
 
@@ -235,7 +243,7 @@ def split_budget(
     epsilon = check_real("epsilon", epsilon, low=0.0, closed="high")
     delta = check_real("delta", delta, low=0.0, high=1.0, closed="low")
     result = clone(pipeline)
-    steps = {name: step for name, step in _leaves("", result) if _is_private(step)}
+    steps = private_steps(result)
     if not steps:
         raise NotPrivateError("there is no private step to give a budget to")
     given = dict.fromkeys(steps, 1.0) if shares is None else dict(shares)
@@ -254,8 +262,18 @@ def split_budget(
     return result
 
 
-def _leaves(name: str, step: Any) -> Iterator[tuple[str, Any]]:
-    """Yield every step that does something, by its name within the whole."""
+def leaves(step: Any, name: str = "", *, fitted: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yield every step that does something, by its name within the whole.
+
+    Parameters
+    ----------
+    step : estimator
+        A pipeline, a column transformer, a meta-estimator, or a step by itself.
+    name : str, default=""
+        The name of ``step`` within something larger.
+    fitted : bool, default=False
+        Whether to go through what was fitted, which some keep apart from what they were given.
+    """
     prefix = f"{name}__" if name else ""
     if step is None or isinstance(step, str):
         return
@@ -264,9 +282,16 @@ def _leaves(name: str, step: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(step, FeatureUnion):
         inner = step.transformer_list
     elif isinstance(step, ColumnTransformer):
-        inner = [(part, transformer) for part, transformer, _ in step.transformers]
-        if isinstance(step.remainder, BaseEstimator):
+        if fitted:
+            check_is_fitted(step)
+        listed = step.transformers_ if fitted else step.transformers
+        inner = [(part, transformer) for part, transformer, _ in listed]
+        if not fitted and isinstance(step.remainder, BaseEstimator):
             inner.append(("remainder", step.remainder))
+    elif type(step).__name__ in SEVERAL and fitted:
+        check_is_fitted(step)
+        several = np.ravel(np.asarray(getattr(step, SEVERAL[type(step).__name__]), dtype=object))
+        inner = [(str(place), part) for place, part in enumerate(several)]
     elif type(step).__name__ in SEVERAL:
         if getattr(step, "bootstrap", False):
             yield name or type(step).__name__.lower(), step
@@ -276,17 +301,23 @@ def _leaves(name: str, step: Any) -> Iterator[tuple[str, Any]]:
         yield name or type(step).__name__.lower(), step
         return
     for part, transformer in inner:
-        yield from _leaves(f"{prefix}{part}", transformer)
+        yield from leaves(transformer, f"{prefix}{part}", fitted=fitted)
 
 
-def _is_private(step: Any) -> bool:
-    parameters = inspect.signature(type(step).__init__).parameters
-    return type(step).__module__.split(".")[0] == "skdpbayes" and "epsilon" in parameters
+def private_steps(model: Any, *, fitted: bool = False) -> dict[str, Any]:
+    """Return the steps that have a claim, or will have one, by name; see :func:`leaves`."""
+    return {name: step for name, step in leaves(model, fitted=fitted) if is_private(step)}
+
+
+def is_private(step: Any) -> bool:
+    """Tell whether a step has a budget of this package; classes derived from ours have."""
+    ours = any(base.__module__.split(".")[0] == "skdpbayes" for base in type(step).__mro__)
+    return ours and "epsilon" in inspect.signature(type(step).__init__).parameters
 
 
 def _problem(step: Any) -> str | None:
     """Return what is wrong with a step, None if nothing is."""
-    if _is_private(step):
+    if is_private(step):
         return None
     name = type(step).__name__
     if name in SEVERAL:
@@ -311,26 +342,11 @@ def _claims(fitted: Any) -> Iterator[PrivacyGuarantee]:
         yield from _fitted_claims(fitted)
 
 
-def _fitted_claims(step: Any) -> Iterator[PrivacyGuarantee]:
-    if step is None or isinstance(step, str):
-        return
-    if isinstance(step, Pipeline):
-        inner = [part for _, part in step.steps]
-    elif isinstance(step, FeatureUnion):
-        inner = [part for _, part in step.transformer_list]
-    elif isinstance(step, ColumnTransformer):
+def _fitted_claims(model: Any) -> Iterator[PrivacyGuarantee]:
+    """Yield the claims of a fitted whole; steps that a search chose together share one."""
+    seen: list[PrivacyGuarantee] = []
+    for step in private_steps(model, fitted=True).values():
         check_is_fitted(step)
-        inner = [part for _, part, _ in step.transformers_]
-    elif type(step).__name__ in SEVERAL:
-        check_is_fitted(step)
-        inner = list(
-            np.ravel(np.asarray(getattr(step, SEVERAL[type(step).__name__]), dtype=object))
-        )
-    elif _is_private(step):
-        check_is_fitted(step)
-        yield step.privacy_
-        return
-    else:
-        return
-    for part in inner:
-        yield from _fitted_claims(part)
+        if not any(step.privacy_ is claim for claim in seen):
+            seen.append(step.privacy_)
+            yield step.privacy_

@@ -1,0 +1,1 @@
+"""Private chains on the parameters of a torch module."""

@@ -1,0 +1,74 @@
+"""A torch module as a potential of a chain."""
+
+from __future__ import annotations
+
+import copy
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from skdpbayes import models
+from skdpbayes.estimators.chain.potential import ROUNDOFF
+from skdpbayes.estimators.torch.function import ModuleFunction
+from skdpbayes.models.record_gradients import add_clipped_records
+
+__all__ = ["ModulePotential"]
+
+
+@dataclass
+class ModulePotential:
+    """A module whose parameters have independent N(0, prior_scale^2) priors."""
+
+    X: np.ndarray
+    """Rows, single precision."""
+    codes: np.ndarray
+    function: ModuleFunction
+    prior_scale: float
+    clip_norm: float
+    n_threads: int = 1
+
+    def __post_init__(self) -> None:
+        self.shape: tuple[int, ...] = (self.function.size,)
+        # no entry of a clipped gradient is larger than its norm
+        self.unit = models.sum_unit(self.X.shape[0], self.clip_norm)
+        # torch exchanges the weights of a module while it runs, so every thread needs its own
+        others = [copy.deepcopy(self.function.module) for _ in range(self.n_threads - 1)]
+        self.functions = [self.function, *(replace(self.function, module=m) for m in others)]
+        self.threads = ThreadPoolExecutor(max(1, len(others)))
+
+    def gradients(
+        self, position: np.ndarray, rows: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Sum of clipped gradients, and gradient of |theta|^2 / (2 prior_scale^2)."""
+        batch = np.arange(self.X.shape[0]) if rows is None else rows
+        size = self.function.block_rows
+        blocks = [batch[start : start + size] for start in range(0, batch.shape[0], size)]
+
+        def add_up(number: int) -> np.ndarray:
+            total = np.zeros(self.shape)
+            for block in blocks[number :: self.n_threads]:
+                pieces = self.functions[number].gradients(
+                    position, self.X[block], self.codes[block]
+                )
+                add_clipped_records(pieces, self.clip_norm, self.unit, total)
+            return total
+
+        running = [
+            self.threads.submit(add_up, number)
+            for number in range(1, min(self.n_threads, len(blocks)))
+        ]
+        total = add_up(0)
+        for part in running:
+            total += part.result()
+        return total, position / self.prior_scale**2
+
+    def rounding(self, n_rows: int) -> float:
+        """Bound on what rounding adds to the distance of two sums of at most ``n_rows`` records.
+
+        A record's gradient, as torch computes it, is a function of the record, its place in the
+        batch and the position. Sums are exact; every entry of a record's contribution is rounded by
+        at most half a unit, and the sum once more when the chain divides it by its grid.
+        """
+        return self.unit * math.sqrt(self.shape[0]) + 4.0 * ROUNDOFF * n_rows * self.clip_norm

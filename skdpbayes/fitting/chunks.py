@@ -1,0 +1,714 @@
+"""Tables in chunks of rows: Dask collections, and `RowBlocks` on one machine.
+
+A sum over records is exact (`Records.total`), so it may be formed chunk by chunk, wherever a chunk
+is and in any order: a fit on chunks is the fit in memory to the last bit. What leaves a chunk is
+its part of a sum, or facts about it (its number of rows, the labels that occur, whether something
+is wrong, in words that quote no value). Noise is drawn where ``fit`` was called, never in a task,
+so that a task which is run twice changes nothing.
+
+Workers and network see data, and partial sums are data: they are trusted. Dask is imported by
+those who pass its collections, not here.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import zip_longest
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, column_or_1d
+
+from skdpbayes._validation import encode_labels, probe, validate_data
+from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.records import Block, Public, Records
+
+__all__ = [
+    "ChunkedRecords",
+    "ChunkedValues",
+    "Labels",
+    "Numbers",
+    "RowBlocks",
+    "Values",
+    "by_chunks",
+    "example_of",
+    "is_chunked",
+    "one_row",
+    "read_chunks",
+    "read_values",
+]
+
+# Partial sums are added this many at a time, where they are.
+FAN_IN = 16
+READ_AS = (
+    "Read the columns as numbers before: X.astype(float) for numbers, codes 0, 1, ... in a public "
+    "order for words."
+)
+SAME_CHUNKS = (
+    "y must have the chunks of X, row by row. For Dask arrays: y.rechunk(X.chunks[0]); for frames, "
+    "take X and y from one frame; for RowBlocks, yield blocks of equal lengths."
+)
+
+OTHER_RECORDS = (
+    "A pass gave another number of records than the {n} that were validated: every pass must read "
+    "the same table. Do not change files during a fit, and give RowBlocks a function, or a "
+    "sequence, that can be read again."
+)
+
+
+class RowBlocks:
+    """Rows of a table, or of its labels, in blocks that are read anew at every pass.
+
+    For tables that do not fit into memory, on one machine. ``fit(RowBlocks(...), RowBlocks(...))``
+    takes one for the rows and one for the labels, with blocks of equal lengths. Every pass must
+    give the same records; their order may change, as long as it does for rows and labels alike.
+    Docs: :doc:`/scale`.
+
+    Parameters
+    ----------
+    source : callable or sequence
+        A function without arguments that returns an iterable of blocks, called once per pass, or a
+        sequence of blocks (``np.load(path, mmap_mode="r")``, say). A block is whatever ``fit``
+        takes: an array, a CSR matrix, a data frame. At most one is held at a time.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpbayes import ObjPertLogisticRegression, RowBlocks
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-0.5, 0.5, (3000, 3))
+    >>> y = X[:, 0] > 0
+    >>> def rows():
+    ...     for start in range(0, 3000, 1000):
+    ...         yield X[start : start + 1000]
+    >>> blocks = RowBlocks(rows), RowBlocks([y[:1000], y[1000:2000], y[2000:]])
+    >>> model = ObjPertLogisticRegression(epsilon=2.0, random_state=0).fit(*blocks)
+    >>> whole = ObjPertLogisticRegression(epsilon=2.0, random_state=0).fit(X, y)
+    >>> bool((model.coef_ == whole.coef_).all())
+    True
+    """
+
+    def __init__(self, source: Callable[[], Any] | Sequence[Any]) -> None:
+        if not callable(source) and not isinstance(source, Sequence):
+            raise TypeError(
+                "RowBlocks takes a function without arguments that returns an iterable of blocks, "
+                f"or a sequence of blocks; got {type(source).__name__}. A generator can be read "
+                "once only: pass the function that makes it."
+            )
+        self.source = source
+        self._example: Any = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.source() if callable(self.source) else self.source)
+
+    def __repr__(self) -> str:
+        return "RowBlocks(...)"  # a block would show records
+
+
+def is_dask(X: Any) -> bool:
+    """Tell whether this is a Dask collection, without importing Dask."""
+    return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed")
+
+
+def is_chunked(X: Any) -> bool:
+    """Tell whether this is a table, or a column, in chunks."""
+    return isinstance(X, RowBlocks) or is_dask(X)
+
+
+def example_of(X: Any) -> Any:
+    """Return rows that tell the types of the columns: ``X`` itself, or an empty piece of chunks."""
+    if isinstance(X, RowBlocks):
+        if X._example is None:
+            first = next(iter(X), None)
+            if first is None:
+                raise ValueError("X has no blocks. Check what RowBlocks is given.")
+            X._example = first[:0]
+        return X._example
+    if not is_dask(X):
+        return X
+    if hasattr(X, "columns"):
+        return X._meta
+    return np.empty((0, *X.shape[1:]), dtype=X.dtype)
+
+
+class Target(Protocol):
+    """What the second column of a table is, and what becomes of it."""
+
+    def inspect(self, y: np.ndarray) -> Any:
+        """Look at a chunk; raise, without quoting a value, if it is wrong."""
+
+    def settle(self, found: list[Any]) -> tuple[np.ndarray | None, Callable[..., np.ndarray]]:
+        """Return the label set, if it is one, and the map of a chunk to its targets."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels, of a public set; None for those that occur, which are then public."""
+
+    classes: Any
+    estimator: str
+
+    def inspect(self, y: np.ndarray) -> np.ndarray | None:
+        """Return the labels that occur; None if they were given, and they are among them."""
+        if self.classes is not None:
+            encode_labels(y, self.classes, estimator=self.estimator)
+            return None
+        check_classification_targets(y)
+        return np.unique(y)
+
+    def settle(self, found: list[Any]) -> tuple[np.ndarray, Callable[..., np.ndarray]]:
+        """Return the label set and the map to positions in it."""
+        known = self.classes if self.classes is not None else np.concatenate(found)
+        labels, _ = encode_labels(known, self.classes, estimator=self.estimator)
+        return labels, partial(_positions, labels)
+
+
+def _positions(labels: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.searchsorted(labels, y).astype(np.intp, copy=False)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers, mapped by a public function."""
+
+    scale: Callable[[np.ndarray], np.ndarray]
+
+    def inspect(self, y: np.ndarray) -> None:
+        """Nothing is to be learned from numbers."""
+
+    def settle(self, found: list[Any]) -> tuple[None, Callable[..., np.ndarray]]:
+        """Return the map."""
+        return None, partial(_scaled, self.scale)
+
+
+def _scaled(scale: Callable[[np.ndarray], np.ndarray], y: np.ndarray) -> np.ndarray:
+    return scale(np.asarray(y, dtype=np.float64))
+
+
+class Facts(NamedTuple):
+    """What the reading pass learns of a chunk."""
+
+    n: int
+    n_targets: int | None
+    n_features: int
+    names: tuple[str, ...] | None = None
+    found: Any = None  # of the target
+    seen: Any = None  # by the estimator's own look
+    refusal: str | None = None
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Pairs of chunks, and how a function is run on each of them."""
+
+    X: Any
+    y: Any = None
+
+    def each(self, task: Callable[[Any, Any], Any]) -> list[Any]:
+        """Return ``task(X, y)`` of every chunk, in order."""
+        if isinstance(self.X, RowBlocks):
+            return list(self._local(task))
+        return list(_computed(self._tasks(task)))
+
+    def total(self, task: Callable[[Any, Any], Part]) -> Part:
+        """Add up ``task(X, y)`` over all chunks, where they are."""
+        if isinstance(self.X, RowBlocks):
+            whole = Part()
+            for part in self._local(task):
+                whole = _added([whole, part])
+            return whole
+        from dask import delayed
+
+        parts = self._tasks(task)
+        while len(parts) > 1:
+            groups = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
+            parts = [delayed(_added, pure=False)(group) for group in groups]
+        (whole,) = _computed(parts)
+        return whole
+
+    def _local(self, task: Callable[[Any, Any], Any]) -> Iterator[Any]:
+        if self.y is None:
+            yield from (task(block, None) for block in self.X)
+            return
+        nothing = object()
+        for block, target in zip_longest(self.X, self.y, fillvalue=nothing):
+            if block is nothing or target is nothing:
+                raise ValueError(f"X and y have different numbers of blocks. {SAME_CHUNKS}")
+            yield task(block, target)
+
+    def _tasks(self, task: Callable[[Any, Any], Any]) -> list[Any]:
+        from dask import delayed
+
+        # names of tasks are the function's and a random number: no argument is hashed into them
+        run = delayed(task, name=None, pure=False, traverse=False)
+        blocks = _pieces(self.X)
+        targets = [None] * len(blocks) if self.y is None else _pieces(self.y)
+        if len(blocks) != len(targets):
+            raise ValueError(f"X has {len(blocks)} chunks and y has {len(targets)}. {SAME_CHUNKS}")
+        return [run(*pair) for pair in zip(blocks, targets, strict=True)]
+
+
+def _pieces(collection: Any) -> list[Any]:
+    return list(np.ravel(np.array(collection.to_delayed(), dtype=object)))
+
+
+def _computed(tasks: list[Any]) -> Any:
+    """Run tasks on the scheduler that Dask has been told to use."""
+    from dask import compute
+
+    try:
+        return compute(*tasks)
+    except Exception as error:
+        # of the cluster, not of a task: those of ours return what is wrong instead of raising it
+        if type(error).__module__.partition(".")[0] in ("distributed", "tornado", "concurrent"):
+            raise RuntimeError(
+                f"The Dask cluster did not finish a pass over the records ({type(error).__name__})."
+                " Look at the memory of its workers and whether its scheduler is still there."
+            ) from error
+        raise
+
+
+class Part(NamedTuple):
+    """A part of a sum over records, and of how many."""
+
+    n: int = 0
+    total: Any = None
+
+
+def _added(parts: list[Part]) -> Part:
+    whole = None
+    for part in parts:
+        if part.total is not None:
+            whole = part.total if whole is None else whole + part.total
+    return Part(sum(part.n for part in parts), whole)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How a chunk becomes validated rows: the same conversions as in memory."""
+
+    checks: dict[str, Any]
+    encode: Callable[[np.ndarray], np.ndarray] | None = None
+
+    def __call__(self, X: Any, y: Any) -> tuple[Any, np.ndarray | None]:
+        """Convert a chunk that the reading pass has found to be right."""
+        known = {"dtype", "accept_sparse", "order", "accept_large_sparse"}
+        checks = {name: value for name, value in self.checks.items() if name in known}
+        X = check_array(X, ensure_all_finite=False, ensure_min_samples=0, **checks)
+        if self.encode is None or y is None:
+            return X, None
+        return X, self.encode(column_or_1d(np.asarray(y)))
+
+
+@dataclass(frozen=True)
+class ChunkedRecords:
+    """The rows of a fit in chunks; the counterpart of `Records` in memory.
+
+    Parameters
+    ----------
+    public : Public
+        What plans may know.
+    chunks : Chunks
+        The table as the caller gave it.
+    reader : Reader
+        How a chunk becomes rows.
+    bound : Bound
+        Applied to every block before a kernel sees it.
+    seen : list
+        What the estimator's look at every chunk returned in the reading pass.
+    """
+
+    public: Public
+    chunks: Chunks
+    reader: Reader
+    bound: Bound = field(default_factory=Bound)
+    seen: tuple[Any, ...] = ()
+    weight: None = None
+
+    def of_units(self, units: Any) -> ChunkedRecords:
+        """Refuse: a person's records may be in any chunk, and their number decides on weights."""
+        raise TypeError(
+            "units are taken with tables in memory only: how many records a person has must be "
+            "known before a chunk is read. Load the table, or keep one record per person, chosen "
+            "without looking at the data."
+        )
+
+    def total(self, kernel: Callable[..., np.ndarray], *args: Any) -> np.ndarray:
+        """Sum ``kernel(block, *args)`` over all blocks of all chunks: one pass.
+
+        Kernels return exact integers, so that neither the chunks nor their order matter.
+        """
+        task = partial(_total_of, self.reader, self.bound, kernel, args)
+        part = self.chunks.total(task)
+        if part.n != self.public.n:
+            raise RuntimeError(OTHER_RECORDS.format(n=self.public.n))
+        return part.total
+
+    def survey(self, look: Callable[[Any], Any]) -> list[Any]:
+        """Return ``look(X)`` of every chunk that has rows, not bounded yet: one pass.
+
+        What it raises must not quote a value.
+        """
+        results = self.chunks.each(partial(_look_at, self.reader, look))
+        for result in results:
+            if isinstance(result, Facts):
+                raise ValueError(result.refusal)
+        return [result for result in results if result is not None]
+
+    def held(self) -> ChunkedRecords:
+        """Return itself: every pass reads and bounds the rows again."""
+        return self
+
+    def pick(self, choose: Callable[..., np.ndarray], *args: Any) -> Block:
+        """Return the bounded rows that ``choose(X, *args)`` marks, in memory: one pass."""
+        parts = self.chunks.each(partial(_picked, self.reader, self.bound, choose, args))
+        blocks = [part for part in parts if part is not None]
+        rows = [block.X for block in blocks]
+        stack = sparse.vstack if any(map(sparse.issparse, rows)) else np.concatenate
+        X = stack(rows, format="csr") if stack is sparse.vstack else stack(rows)
+        return Block(X, np.concatenate([block.target for block in blocks]))
+
+
+def _total_of(
+    reader: Reader, bound: Bound, kernel: Callable[..., Any], args: Any, X: Any, y: Any
+) -> Part:
+    if X.shape[0] == 0:
+        return Part()
+    rows, target = reader(X, y)
+    # in blocks of bounded memory, however large the caller's chunks are
+    records = Records(Public(rows.shape[0], rows.shape[1]), rows, target, bound)
+    return Part(rows.shape[0], records.total(kernel, *args))
+
+
+def _picked(
+    reader: Reader, bound: Bound, choose: Callable[..., Any], args: Any, X: Any, y: Any
+) -> Block | None:
+    if X.shape[0] == 0:
+        return None
+    rows, target = reader(X, y)
+    rows = bound(rows)
+    chosen = choose(rows, *args)
+    return Block(rows[chosen], None if target is None else target[chosen])
+
+
+def _look_at(reader: Reader, look: Callable[[Any], Any], X: Any, y: Any) -> Any:
+    if X.shape[0] == 0:
+        return None
+    rows, _ = reader(X, None)
+    try:
+        return look(rows)
+    except (TypeError, ValueError) as error:  # ours, without a value of the data
+        return Facts(0, 0, 0, refusal=str(error))
+
+
+def read_chunks(
+    estimator: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    bound: Bound,
+    target: Target | None = None,
+    look: Callable[[int, np.ndarray | None], Callable[[Any], Any] | None] | None = None,
+    **checks: Any,
+) -> ChunkedRecords:
+    """Validate a table in chunks in one pass and find out what is public about it.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        For messages and tags.
+    X, y : RowBlocks or Dask collections
+        The table and its labels or numbers.
+    bound : Bound
+        How rows are bounded.
+    target : Target or None
+        What ``y`` is.
+    look : callable or None
+        From the number of columns and their names, what else to look at in the same pass: a
+        function of a chunk's validated rows. What it raises must not quote a value.
+    **checks
+        For scikit-learn's ``validate_data``.
+    """
+    _check_collections(X, y, target is not None)
+    reader = Reader(checks)
+    twin = probe(estimator)
+    for name in ("ledger", "random_state"):  # a worker needs neither, and the seed is secret
+        if name in vars(twin):
+            setattr(twin, name, None)
+    also = None
+    if look is not None:
+        sample = example_of(X)
+        names = _names_of(sample)
+        also = look(sample.shape[1], names)
+    chunks = Chunks(X, None if target is None else y)
+    facts = chunks.each(partial(_inspected, twin, reader, target, also))
+    first = _agreed(facts)
+    if target is None:
+        classes, encode = None, None
+    else:
+        classes, encode = target.settle([f.found for f in facts if f.found is not None])
+    public = Public(
+        n=sum(fact.n for fact in facts),
+        n_features=first.n_features,
+        classes=classes,
+        names=None if first.names is None else np.array(first.names, dtype=object),
+    )
+    seen = tuple(fact.seen for fact in facts if fact.n)
+    return ChunkedRecords(public, chunks, Reader(checks, encode), bound, seen)
+
+
+def _check_collections(X: Any, y: Any, with_target: bool) -> None:
+    """Refuse what can be seen to be wrong before anything is read."""
+    if with_target and y is None:
+        raise ValueError("requires y to be passed, but the target y is None.")
+    pair = (X, y) if with_target else (X,)
+    if isinstance(X, RowBlocks) != isinstance(pair[-1], RowBlocks) or not all(
+        is_chunked(part) for part in pair
+    ):
+        raise TypeError(
+            f"X is a {type(X).__name__} and y is a {type(y).__name__}: both must be in chunks, in "
+            "the same way. Use dask.array.from_array(y, chunks=X.chunks[0]), or RowBlocks of both."
+        )
+    if isinstance(X, RowBlocks):
+        return
+    if X.ndim != 2:
+        raise ValueError(
+            f"Expected a table with rows and columns; X has {X.ndim} dimension(s). Use "
+            "X.reshape(-1, 1) for a single column."
+        )
+    for name, part in (("X", X), ("y", y)):
+        if part is None:
+            continue
+        if len(getattr(part, "numblocks", ())) == 2 and part.numblocks[1] > 1:
+            raise ValueError(
+                f"{name} is split between columns into {part.numblocks[1]} chunks; a record must "
+                f"be in one chunk. Use {name}.rechunk({{1: -1}})."
+            )
+        if name == "X":
+            _refuse_objects(part)
+    known = [getattr(part, "chunks", ((math.nan,),))[0] for part in pair]
+    if len(set(known)) > 1 and not any(math.isnan(size) for sizes in known for size in sizes):
+        raise ValueError(f"The chunks of X and y have different lengths. {SAME_CHUNKS}")
+
+
+def _refuse_objects(X: Any) -> None:
+    if hasattr(X, "columns"):
+        words = ("object", "string", "str", "category", "large_string")
+        bad = [
+            str(name)
+            for name, dtype in zip(X.columns, X.dtypes, strict=True)
+            if str(dtype).lower().startswith(words)
+        ]
+        if bad:
+            raise ValueError(f"X has columns of objects or words: {', '.join(bad[:5])}. {READ_AS}")
+    elif X.dtype.kind not in "biuf":
+        raise ValueError(f"X has the type {X.dtype}, and numbers are needed. {READ_AS}")
+
+
+def _names_of(sample: Any) -> np.ndarray | None:
+    columns = getattr(sample, "columns", None)
+    if columns is None or not all(isinstance(name, str) for name in columns):
+        return None
+    return np.array(list(columns), dtype=object)
+
+
+def _inspected(
+    twin: Any,
+    reader: Reader,
+    target: Target | None,
+    look: Callable[[Any], Any] | None,
+    X: Any,
+    y: Any,
+) -> Facts:
+    """Validate one chunk. Nothing is raised: a worker's log would quote what it was given."""
+    n, n_features = int(X.shape[0]), int(X.shape[1]) if np.ndim(X) == 2 else -1
+    n_targets = None if target is None else len(y)
+    facts = Facts(n, n_targets, n_features)
+    if n_features < 0:
+        return facts._replace(refusal="A chunk of X is not a table with rows and columns.")
+    if n == 0 or (target is not None and n != n_targets):
+        return facts
+    twin = copy.copy(twin)
+    try:
+        if target is None:
+            rows = validate_data(twin, X, **reader.checks)
+        else:
+            rows, y = validate_data(twin, X, y, **reader.checks)
+    except Exception as error:
+        return facts._replace(refusal=_in_words(str(error)))
+    names = getattr(twin, "feature_names_in_", None)
+    facts = facts._replace(names=None if names is None else tuple(names))
+    try:
+        if target is not None:
+            facts = facts._replace(found=target.inspect(y))
+        return facts if look is None else facts._replace(seen=look(rows))
+    except (TypeError, ValueError) as error:  # messages of ours, which quote no value
+        return facts._replace(refusal=str(error))
+
+
+def _in_words(message: str) -> str:
+    """Say what scikit-learn has found without the values that it may quote."""
+    for name in ("X", "y"):
+        if message.startswith(f"Input {name} contains NaN"):
+            return f"A chunk of {name} contains NaN. Drop such records, or fill in a public value."
+        if message.startswith(f"Input {name} contains infinity"):
+            return (
+                f"A chunk of {name} contains infinity or a value too large for its type. Clip it "
+                "to public bounds."
+            )
+    if message.startswith("Sparse data was passed"):
+        return "A chunk of X is sparse, and dense rows are required. Use X.map_blocks(toarray)."
+    return f"A chunk of X or y does not hold plain numbers (or labels). {READ_AS}"
+
+
+def _agreed(facts: list[Facts]) -> Facts:
+    """Raise what a chunk has found, or return the facts of one that has rows."""
+    for fact in facts:
+        if fact.n_targets is not None and fact.n != fact.n_targets:
+            raise ValueError(f"A chunk of X and one of y have different lengths. {SAME_CHUNKS}")
+    for fact in facts:
+        if fact.refusal is not None:
+            raise ValueError(fact.refusal)
+    filled = [fact for fact in facts if fact.n]
+    if not filled:
+        raise ValueError(
+            "Found array with 0 sample(s): no chunk of X has a row. Check the files, or the filter "
+            "that made the chunks."
+        )
+    first = filled[0]
+    if any((f.n_features, f.names) != (first.n_features, first.names) for f in filled):
+        raise ValueError(
+            "Chunks of X have different columns. Give every chunk the same columns in one order."
+        )
+    return first
+
+
+# One number per record
+
+
+@dataclass(frozen=True)
+class Values:
+    """Validated records in memory: what conjugate models read."""
+
+    held: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """The number of records."""
+        return len(self.held)
+
+    def total(self, kernel: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Return a sum over records that is exact."""
+        return kernel(self.held)
+
+
+@dataclass(frozen=True)
+class ChunkedValues:
+    """The same in chunks: validated in one pass, and read again for every sum."""
+
+    chunks: Chunks
+    read: Callable[[Any], np.ndarray]
+    size: int
+
+    def total(self, kernel: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Add up the sums of the chunks: one pass."""
+        part = self.chunks.total(partial(_total_of_values, self.read, kernel))
+        if part.n != self.size:
+            raise RuntimeError(OTHER_RECORDS.format(n=self.size))
+        return part.total
+
+
+def read_values(read: Callable[[Any], np.ndarray], data: Any) -> Values | ChunkedValues:
+    """Validate numbers with ``read``, whose errors quote no value."""
+    if not is_chunked(data):
+        return Values(read(data))
+    if is_dask(data) and data.ndim > 1 and data.shape[1] != 1:
+        raise ValueError("data must have one number per record; choose a column.")
+    chunks = Chunks(data)
+    facts = chunks.each(partial(_inspected_values, read))
+    for fact in facts:
+        if fact.refusal is not None:
+            raise ValueError(fact.refusal)
+    n = sum(fact.n for fact in facts)
+    return ChunkedValues(chunks, read, n) if n else Values(read([]))  # which says what is missing
+
+
+def _inspected_values(read: Callable[[Any], np.ndarray], data: Any, _: Any) -> Facts:
+    n = len(data)
+    try:
+        if n:
+            read(data)
+    except Exception as error:
+        ours = type(error) is ValueError and str(error).startswith("data must")
+        words = "A chunk of data does not hold plain numbers. Read them as numbers before."
+        return Facts(n, None, 1, refusal=str(error) if ours else words)
+    return Facts(n, None, 1)
+
+
+def _total_of_values(
+    read: Callable[[Any], np.ndarray],
+    kernel: Callable[[np.ndarray], np.ndarray],
+    data: Any,
+    _: Any,
+) -> Part:
+    n = len(data)
+    return Part(n, kernel(read(data))) if n else Part()
+
+
+# Predictions and transformers
+
+
+def by_chunks(estimator: Any, method: str, X: Any, *, example: Any = None) -> Any:
+    """Apply a method of a fitted estimator to every chunk, when it is asked for.
+
+    Returns a Dask array with known type and width for Dask, and `RowBlocks` for `RowBlocks`. The
+    ``example`` tells what the method returns; None for a row of zeros.
+    """
+    lean = copy.copy(estimator)
+    if "ledger" in vars(lean):
+        lean.ledger = None
+    if isinstance(X, RowBlocks):
+        return RowBlocks(partial(_results, lean, method, X))
+    if len(getattr(X, "numblocks", ())) == 2 and X.numblocks[1] > 1:
+        raise ValueError("X is split between columns. Use X.rechunk({1: -1}).")
+    made = getattr(lean, method)(one_row(X) if example is None else example)
+    made = made[:0] if sparse.issparse(made) else np.asarray(made)[:0]
+    apply = partial(_applied, lean, method, made)
+    import dask.array as da
+    from dask import delayed
+
+    if not hasattr(X, "columns"):
+        how = {"drop_axis": 1} if made.ndim == 1 else {"chunks": (X.chunks[0], made.shape[1:])}
+        return X.map_blocks(apply, dtype=made.dtype, meta=made, **how)
+    run = delayed(apply, pure=False, traverse=False)
+    shape = (math.nan, *made.shape[1:])
+    arrays = [
+        da.from_delayed(run(piece), shape=shape, dtype=made.dtype, meta=made)
+        for piece in _pieces(X)
+    ]
+    return da.concatenate(arrays, allow_unknown_chunksizes=True)
+
+
+def one_row(X: Any) -> Any:
+    """Return a row of zeros with the types and names of a table in chunks."""
+    sample = example_of(X)
+    if not hasattr(sample, "columns"):
+        kind = sample.dtype if sample.dtype.kind in "biuf" else np.float64
+        return np.zeros((1, sample.shape[1]), dtype=kind)
+    zeros = type(sample)(0, index=[0], columns=sample.columns)
+    return zeros.astype(dict(zip(sample.columns, sample.dtypes, strict=True)))
+
+
+def _results(estimator: Any, method: str, X: RowBlocks) -> Iterator[Any]:
+    for block in X:
+        yield getattr(estimator, method)(block) if block.shape[0] else block
+
+
+def _applied(estimator: Any, method: str, empty: Any, X: Any) -> Any:
+    return getattr(estimator, method)(X) if X.shape[0] else empty

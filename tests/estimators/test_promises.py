@@ -1,0 +1,421 @@
+"""What no estimator may do again, one group of tests per defect that was once found.
+
+All run over ``tests.contract.CASES``; each was seen to fail on a variant with the defect, and the
+variants that are cheap stay here (``test_..._is_noticed``).
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone, is_classifier
+
+from skdpbayes import PrivacyLedger, PrivateBoundsScaler
+from skdpbayes.exceptions import BudgetExceededError, CalibrationError
+from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.estimator import SPENT
+from skdpbayes.privacy import PureDP
+from tests.contract import (
+    CASES,
+    OF_THE_RUN,
+    PREDICTIONS,
+    listed_choices,
+    observed,
+    same,
+    same_state,
+    second_value,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
+
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def ledger_in(tmp_path, epsilon=100.0):
+    return PrivacyLedger(tmp_path / "budget.sqlite", epsilon=epsilon, delta=0.1)
+
+
+# 1. Predictions for the frame of the fit warn of nothing.
+
+
+@each_case
+def test_a_frame_is_predicted_without_a_warning(case):
+    X, y = case.data()
+    frame = pd.DataFrame(X, columns=[f"column_{j}" for j in range(X.shape[1])])
+    fitted = case.build(random_state=0).fit(frame, y)
+    plain = case.build(random_state=0).fit(X, y)
+    offered = [name for name in PREDICTIONS if hasattr(fitted, name)]
+    assert "predict" in offered
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in offered:
+            assert same(getattr(fitted, name)(frame), getattr(plain, name)(X)), name
+        fitted.score(frame, y)
+
+
+# 2. A refused or failed fit leaves the object as it was; 3. invalid input charges nothing.
+
+
+def wider(X):
+    """The same rows with a column more, so that a mixed object would show."""
+    return np.column_stack([X, X[:, :1]])
+
+
+@each_case
+def test_a_refused_fit_changes_nothing_and_charges_nothing(case, tmp_path):
+    X, y = case.data()
+    ledger = ledger_in(tmp_path)
+    fitted = case.build(random_state=0, ledger=ledger).fit(X, y)
+    before = observed(fitted, X)
+    assert len(ledger.entries()) == 1
+    broken = wider(X).astype(float)
+    broken[3, 1] = np.nan
+    words = wider(X).astype(object)
+    words[3, 1] = "word"
+    tables = {
+        "NaN": (broken, y),
+        "infinity": (np.where(np.isnan(broken), np.inf, broken), y),
+        "text": (words, y),
+        "no rows": (wider(X)[:0], y[:0]),
+        "one dimension": (X[:, 0], y),
+    }
+    if case.data.__name__ != "event_rows":  # sequences have no labels
+        tables |= {"labels missing": (wider(X), y[:-1])}
+    if is_classifier(fitted):
+        tables |= {"one class": (wider(X), np.full(len(y), y[0]))}
+        tables |= {"continuous labels": (wider(X), np.linspace(0.0, 1.0, len(y)))}
+    for name, table in tables.items():
+        with pytest.raises((ValueError, TypeError)):
+            fitted.fit(*table)
+        assert same_state(observed(fitted, X), before), name
+    for params in ({"epsilon": -1.0}, {"adjacency": "other"}, {"random_state": "seed"}):
+        good = {name: fitted.get_params()[name] for name in params}
+        with pytest.raises((ValueError, TypeError)):
+            fitted.set_params(**params).fit(X[: len(X) // 2], y[: len(y) // 2])
+        assert same_state(observed(fitted.set_params(**good), X), before), params
+    assert len(ledger.entries()) == 1
+
+
+@each_case
+def test_an_overdrawn_ledger_leaves_the_earlier_fit(case, tmp_path):
+    X, y = case.data()
+    fitted = case.build(random_state=0).fit(X, y)
+    before = observed(fitted, X)
+    ledger = ledger_in(tmp_path, epsilon=0.1)
+    with pytest.raises(BudgetExceededError):
+        fitted.set_params(ledger=ledger, epsilon=2.0).fit(X[::2], y[::2])
+    assert same_state(observed(fitted, X), before)
+    assert not ledger.entries()
+
+
+@each_case
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_an_error_after_the_charge_leaves_the_earlier_fit_and_says_so(
+    case, error, tmp_path, monkeypatch
+):
+    X, y = case.data()
+    ledger = ledger_in(tmp_path)
+    fitted = case.build(random_state=0, ledger=ledger).fit(X, y)
+    before = observed(fitted, X)
+    touch = case.make._touch
+
+    def interrupted(self, rows, plan, generator):
+        touch(self, rows, plan, generator)
+        raise error("in the midst of it")
+
+    monkeypatch.setattr(case.make, "_touch", interrupted)
+    with pytest.raises(error, match="in the midst") as raised:
+        fitted.set_params(epsilon=2.0).fit(X[::2], y[::2])
+    assert SPENT in raised.value.__notes__
+    assert same_state(observed(fitted, X), before)
+    assert len(ledger.entries()) == 2
+
+
+# 4. No parameter is ignored in silence: it changes what a caller sees, or is refused by name.
+
+
+def settings_of(case):
+    """The default, every choice of the docstring, a pure budget, and the case's own modes."""
+    default = case.build().get_params()
+    modes = [{}, *case.modes]
+    for name, values in listed_choices(case.make).items():
+        modes += [
+            {name: v} for v in values if name != "adjacency" and v not in ("auto", default[name])
+        ]
+    if default["delta"] > 0.0:
+        modes.append({"delta": 0.0})
+    return modes
+
+
+MODES = [(case, mode) for case in CASES for mode in settings_of(case)]
+
+
+def rows_for(mode, X):
+    """Rows of a case; counts where the distribution needs them."""
+    counted = mode.get("distribution") in ("categorical", "multinomial")
+    return (X > 0).astype(int) + (X > 0.3) if counted else X
+
+
+def ignored_parameters(case, mode, make=None):
+    """Parameters that change nothing of a fit under ``mode`` and are not refused either."""
+    X, y = case.data()
+    X = rows_for(mode, X)
+    params = {"delta": 1e-5} if mode.get("mechanism") == "gaussian" else {}
+    params = {**case.params, **case.quick, **params, **mode, "random_state": 1}
+    make = make or case.make
+    try:
+        seen = observed(make(**params).fit(X, y), X)
+    except (ValueError, TypeError) as error:  # choices that need others, and say which
+        if not any(name in str(error) for name in mode):
+            raise
+        return set()
+    ignored = set()
+    for name, first in make(**params).get_params().items():
+        if name in OF_THE_RUN or name in mode:
+            continue
+        # a choice by name may be what "auto" has chosen: another one is not
+        values = [v for v in listed_choices(case.make).get(name, ()) if v not in (first, "auto")]
+        values = values if first == "auto" and values else [second_value(case, name, first)]
+        with_batches = {"batch_size": 50} if name == "subsampling" else {}
+        base = observed(make(**params, **with_batches).fit(X, y), X) if with_batches else seen
+        if not any(
+            _counts(make(**{**params, **with_batches, name: v}), X, y, name, base) for v in values
+        ):
+            ignored.add(name)
+    return ignored
+
+
+def _counts(estimator, X, y, name, seen):
+    """Tell whether a fit differs from what was seen, or is refused by name."""
+    try:
+        return not same_state(observed(estimator.fit(X, y), X), seen)
+    except (ValueError, TypeError) as error:
+        return name in str(error) or str(estimator.get_params()[name]) in str(error)
+
+
+@pytest.mark.parametrize(
+    ("case", "mode"), MODES, ids=[f"{case.name} {mode or 'default'}" for case, mode in MODES]
+)
+def test_every_parameter_counts_or_is_refused(case, mode):
+    assert ignored_parameters(case, mode) == set()
+
+
+def test_a_parameter_without_effect_is_noticed():
+    case = next(case for case in CASES if case.name == "PrivateBayesianRidge")
+
+    class Deaf(case.make):
+        def fit(self, X, y=None):
+            self.delta, kept = case.make().delta, self.delta
+            super().fit(X, y)
+            self.delta = kept
+            return self
+
+    Deaf.__init__ = case.make.__init__
+    Deaf.__doc__ = case.make.__doc__
+    assert ignored_parameters(case, {}, Deaf) == {"delta"}
+
+
+# 5. Parameters set after a fit do not change it.
+
+
+@each_case
+def test_parameters_set_after_a_fit_do_not_change_it(case):
+    X, y = case.data()
+    for mode in ({}, *case.modes):
+        rows = rows_for(mode, X)
+        params = {"delta": 1e-5} if mode.get("mechanism") == "gaussian" else {}
+        fitted = case.build(**case.quick, **params, **mode, random_state=0).fit(rows, y)
+        before, stored = observed(fitted, rows), pickle.dumps(fitted._posterior)
+        for name, first in fitted.get_params().items():
+            if name in OF_THE_RUN:
+                continue
+            fitted.set_params(**{name: second_value(case, name, first)})
+            assert same_state(observed(fitted, rows), before), name
+            fitted.set_params(**{name: first})
+        assert pickle.dumps(fitted._posterior) == stored
+
+
+# 8. No claim without the check that the event proves it.
+
+
+@each_case
+def test_a_plan_that_does_not_prove_the_claim_is_refused(case, tmp_path, monkeypatch):
+    X, y = case.data()
+    ledger = ledger_in(tmp_path)
+    honest = case.make._plan
+    fitted = case.build(ledger=ledger, random_state=0)
+
+    class Costly:
+        """The plan of the estimator with an event that costs more than was asked for."""
+
+        def __init__(self, plan):
+            self.plan = plan
+            self.event = PureDP(1.01)
+
+        def __getattr__(self, name):
+            return getattr(self.plan, name)
+
+    monkeypatch.setattr(case.make, "_plan", lambda *given: Costly(honest(*given)))
+    touched = []
+    monkeypatch.setattr(case.make, "_touch", lambda *given: touched.append(given))
+    with pytest.raises(CalibrationError):
+        fitted.fit(X, y)
+    assert not touched
+    assert not ledger.entries()
+    assert not hasattr(fitted, "privacy_")
+
+
+# 9. Rows are bounded in every prediction as in fit, and not at all without privacy.
+
+
+def bounded(case, estimator, X):
+    """The rows that a fit of ``estimator`` is about, by a few lines of NumPy."""
+    if getattr(estimator, "bounds", None) is not None:
+        return np.clip(X, *estimator.bounds)
+    if getattr(estimator, "nonnegative", False):
+        X = np.maximum(X, 0.0)
+    return (
+        X
+        * np.minimum(1.0, estimator.data_norm / np.maximum(np.linalg.norm(X, axis=1), 1e-9))[
+            :, None
+        ]
+    )
+
+
+BOUNDED = [
+    (case, params)
+    for case in CASES
+    if not case.codes
+    for params in (
+        {"data_norm": 0.3},
+        {"data_norm": 0.3, "nonnegative": True},
+        {"distribution": "gaussian", "bounds": (-0.2, 0.3)},
+    )
+    if set(params) <= set(case.make().get_params())
+]
+
+
+def gap(fitted, X, other):
+    """Largest difference of any prediction, on the scale of the prediction."""
+    gaps = []
+    for name in PREDICTIONS:
+        if name != "predict" and hasattr(fitted, name):
+            a, b = getattr(fitted, name)(X), getattr(fitted, name)(other)
+            gaps.append(np.max(np.abs(a - b) / (np.abs(a) + 1.0)))
+    if not is_classifier(fitted):
+        gaps.append(np.max(np.abs(fitted.predict(X) - fitted.predict(other))))
+    return max(gaps)
+
+
+@pytest.mark.parametrize(("case", "params"), BOUNDED, ids=lambda value: getattr(value, "name", ""))
+def test_rows_are_bounded_alike_in_fit_and_in_every_prediction(case, params):
+    X, y = case.data()
+    rows = 10.0 * X
+    model = case.build(**params, random_state=0)
+    short = bounded(case, model, rows)
+    assert np.mean(np.any(rows != short, axis=1)) > 0.9
+    fitted = model.fit(rows, y)
+    assert gap(fitted, rows, short) < 1e-6
+    assert fitted.score(rows, y) == pytest.approx(fitted.score(short, y), abs=1e-9)
+    again = clone(model).set_params(random_state=0).fit(short, y)
+    assert gap(again, rows, short) < 1e-6
+    for name in PREDICTIONS:
+        if hasattr(fitted, name) and name != "predict":
+            np.testing.assert_allclose(
+                getattr(again, name)(short), getattr(fitted, name)(short), rtol=1e-3, atol=1e-6
+            )
+    free = case.build(**params, epsilon=np.inf, random_state=0).fit(rows, y)
+    assert gap(free, rows, short) > 1e-3
+
+
+def test_rows_that_only_fit_bounds_are_noticed(monkeypatch):
+    for case, params in BOUNDED:
+        X, y = case.data()
+        fitted = case.build(**case.quick, **params, random_state=0).fit(10.0 * X, y)
+        with monkeypatch.context() as forgetful:
+            forgetful.setattr(Bound, "__call__", lambda self, X: X)
+            assert gap(fitted, 10.0 * X, bounded(case, fitted, 10.0 * X)) > 1e-3
+
+
+@each_case
+def test_a_table_without_a_scaler_does_not_score_below_the_majority(case):
+    """Columns in their own units: nearly all rows are cut; with much budget that is no disaster."""
+    if not is_classifier(case.make()):
+        pytest.skip("labels only")
+    rng = np.random.default_rng(0)
+    n = 3000
+    y = rng.random(n) < 0.3
+    X = np.column_stack(
+        [rng.uniform(18, 90, n), rng.uniform(0, 60, n) + 8 * y, rng.lognormal(5 + y, 1.0)]
+    )
+    fitted = case.build(epsilon=20.0, delta=1e-6 if case.make().delta else 0.0, random_state=0)
+    assert fitted.fit(X, y).score(X, y) >= 0.69
+
+
+# 10. A value that a parameter does not take is refused by the parameter's name.
+
+
+class Odd:
+    """No number, no string, no sequence."""
+
+
+NONSENSE = ["Auto", -1, 2.5, float("nan"), (), {"a": 1}, Odd(), b"x", np.array([1.0, 2.0]), 1j, 3]
+
+
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [(case, name) for case in CASES for name in case.make().get_params()],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_nonsense_is_refused_by_the_name_of_the_parameter(case, name):
+    X, y = case.data()
+    unnamed, refused = {}, 0
+    for value in NONSENSE:
+        try:
+            case.build(**{**case.quick, "random_state": 0, name: value}).fit(X, y)
+        except (ValueError, TypeError) as error:
+            refused += 1
+            if name not in str(error):
+                unnamed[repr(value)] = str(error)
+    assert not unnamed
+    assert refused
+
+
+@each_case
+def test_text_columns_are_refused_with_a_remedy(case, tmp_path):
+    X, y = case.data()
+    frame = pd.DataFrame(X).astype(object)
+    frame[1] = "word"
+    ledger = ledger_in(tmp_path)
+    with pytest.raises((ValueError, TypeError)) as raised:
+        case.build(ledger=ledger).fit(frame, y)
+    assert "word" in str(raised.value) or "numbers" in str(raised.value)
+    assert not ledger.entries()
+
+
+# The scaler that releases bounds is no estimator of CASES and keeps the same promises.
+
+
+def test_private_bounds_keep_the_promises(tmp_path, monkeypatch):
+    X = np.random.default_rng(0).normal(size=(4000, 2))
+    ledger = ledger_in(tmp_path)
+    scaler = PrivateBoundsScaler(random_state=0, ledger=ledger).fit(X)
+    before = scaler.transform(X)
+    state = {name: value for name, value in vars(scaler).items() if name.endswith("_")}
+    with pytest.raises(ValueError, match="NaN"):
+        scaler.fit(np.where(X > 2.0, np.nan, X))
+    assert len(ledger.entries()) == 1
+
+    def interrupted(self, rows, plan, generator):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PrivateBoundsScaler, "_touch", interrupted)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        scaler.fit(X[:2000])
+    assert SPENT in raised.value.__notes__
+    assert all(vars(scaler)[name] is value for name, value in state.items())
+    assert same(scaler.transform(X), before)
