@@ -100,7 +100,9 @@ class LaplaceNaiveBayes(PrivateClassifier):
 
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private for the exchange of
     one record, features and label, against another one (``adjacency="replace_one"``) or against a
-    null record that adds nothing (``"zero_out"``); the number of records is public in both.
+    null record that adds nothing (``"zero_out"``); the number of records is public in both. With
+    ``fit(X, y, units=ids)`` all records with one id are exchanged together, and the number of
+    persons is public instead.
     Released are the noisy statistics ``statistics_``; all other attributes, predictions and any
     number of posterior draws are computed from them and cost nothing more. The label set,
     ``categories``, ``bounds`` and ``max_total`` are assumed public: values outside the bounds are

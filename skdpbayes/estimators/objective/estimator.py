@@ -67,7 +67,9 @@ class ObjPertLogisticRegression(PrivateClassifier):
     **Privacy guarantee.** The fit is ``(epsilon, delta)``-differentially private, pure for
     ``delta=0``. The unit is one record (a row of ``X`` with its label): ``adjacency`` says
     whether it is replaced by another or by a null record that contributes nothing; the number of
-    records is public in both. Released are the coefficients and, if ``inference_budget > 0``, the
+    records is public in both. With ``fit(X, y, units=ids)`` the unit is a person, all records with
+    one id, and the number of persons is public instead. Released are the
+    coefficients and, if ``inference_budget > 0``, the
     Fisher information at them; predictions, intervals and posterior draws are computed from these
     alone. Assumed public are all parameters, the number of records and features and the label
     set. No exact minimizer is needed: its gradient norm is driven below a public tolerance that

@@ -57,7 +57,9 @@ class PrivateBayesianRidge(PrivateRegressor):
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private, pure for ``delta=0``,
     for the exchange of one record, row and target, against another one
     (``adjacency="replace_one"``) or against a null record that adds nothing (``"zero_out"``); the
-    number of records is public in both. Released are the noisy moments ``moments_``; all other
+    number of records is public in both. With ``fit(X, y, units=ids)`` it is all records with one id
+    that are exchanged, and the number of persons is public instead. Released are
+    the noisy moments ``moments_``; all other
     attributes, predictions and any number of posterior draws are computed from them and cost
     nothing more. ``data_norm`` and ``target_bounds`` are assumed public: longer rows are scaled
     down and targets outside are clipped. The claim is unconditional: rows are cut to a public
