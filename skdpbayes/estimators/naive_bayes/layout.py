@@ -13,6 +13,7 @@ from skdpbayes import models
 from skdpbayes._validation import check_choice, check_integer, check_real
 from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.records import Block
+from skdpbayes.fitting.units import WHOLE
 
 if TYPE_CHECKING:
     from skdpbayes.models.naive_bayes import NaiveBayesLayout
@@ -343,7 +344,23 @@ def indicators(layout: NaiveBayesLayout, X: Any) -> Any:
 
 
 def count_block(block: Block, layout: NaiveBayesLayout, n_classes: int, law: str) -> np.ndarray:
-    """Count rows into exact statistics, integers of shape (n_classes, n_statistics)."""
+    """Count rows into exact statistics, integers of shape (n_classes, n_statistics).
+
+    Weighted rows are counted in units of 1 / WHOLE, those of each weight at a time.
+    """
+    if block.weight is None:
+        return _count(block, layout, n_classes, law)
+    assert block.target is not None
+    statistics = np.zeros((n_classes, layout.n_statistics), dtype=np.int64)
+    whole = np.rint(block.weight * WHOLE).astype(np.int64)
+    for weight in np.unique(whole):
+        rows = np.flatnonzero(whole == weight)
+        part = Block(block.X[rows], block.target[rows])
+        statistics += weight * _count(part, layout, n_classes, law)
+    return statistics
+
+
+def _count(block: Block, layout: NaiveBayesLayout, n_classes: int, law: str) -> np.ndarray:
     X, codes = fill_missing(layout, block.X), block.target
     assert codes is not None
     statistics = np.zeros((n_classes, layout.n_statistics), dtype=np.int64)
