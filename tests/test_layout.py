@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import pytest
 
+import conftest
 import skdpbayes
 
 PACKAGE = Path(skdpbayes.__file__).parent
@@ -123,3 +126,19 @@ def test_importing_every_public_name_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_tests_compile_into_a_folder_that_no_other_sources_use(tmp_path):
+    """Numba would serve old code of a function whose callee, in another file, has changed."""
+    if not (Path(conftest.__file__).parent / "skdpbayes").is_dir():
+        pytest.skip("an installed package does not change")
+    compiled = [p for p in _files() if "numba" in _imports(p) and _room(p) != "_compile.py"]
+    assert compiled
+    assert {_room(path) for path in compiled} <= set(conftest.COMPILED_ROOMS)
+    assert Path(numba.config.CACHE_DIR).name == conftest.digest_of_sources(PACKAGE)
+    for room in conftest.COMPILED_ROOMS:
+        shutil.copytree(PACKAGE / room, tmp_path / room)
+    assert conftest.digest_of_sources(tmp_path) == conftest.digest_of_sources(PACKAGE)
+    changed = next((tmp_path / "samplers").glob("*.py"))
+    changed.write_text(changed.read_text(encoding="utf-8") + "#", encoding="utf-8")
+    assert conftest.digest_of_sources(tmp_path) != conftest.digest_of_sources(PACKAGE)
