@@ -33,6 +33,7 @@ def test_scikit_learn_checks_with_defaults(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
 @parametrize_with_checks([case.make(epsilon=1e6, **case.required) for case in CASES])
 def test_scikit_learn_checks_including_scores_at_large_epsilon(estimator, check):
     check(estimator)

@@ -81,7 +81,7 @@ from skdpbayes.privacy._numeric import (
     check_positive,
 )
 from skdpbayes.privacy.events import PrivacyEvent, check_probability, store
-from skdpbayes.privacy.guarantee import check_adjacency
+from skdpbayes.privacy.guarantee import Unit, check_adjacency, check_unit
 from skdpbayes.privacy.mechanisms._logistic_record import LogisticRecord
 from skdpbayes.privacy.mechanisms._shifted_profile import (
     difference_error,
@@ -181,7 +181,16 @@ def _tangents(curvature: float, mu: float, loss: _Loss) -> tuple[FloatArray, Flo
     return offsets, kappas
 
 
-def largest_curvature(epsilon: float, n_classes: int = 2) -> float:
+def tangent_loss_bound(margin: float, curvature: float, n_classes: int = 2) -> float:
+    """Return the tangent at 0 of :func:`loss_bound` without Gaussian terms, largest over q.
+
+    It is linear in (margin, curvature), so that it adds up over the weighted records of a person.
+    """
+    loss = _loss_constants(n_classes)
+    return float(_quadratic_bounds(np.array([margin]), np.array([curvature]), loss)[0])
+
+
+def largest_curvature(epsilon: float, n_classes: int = 2, unit: Unit = "record") -> float:
     """Return the curvature at which the determinant alone costs `epsilon`; it must stay below.
 
     Parameters
@@ -190,8 +199,12 @@ def largest_curvature(epsilon: float, n_classes: int = 2) -> float:
         The budget, positive.
     n_classes : int
         2 for the logistic loss, more for softmax.
+    unit : {"record", "person"}
+        Whose data change; for a person the determinant is bounded by its tangent at 0.
     """
     loss = _loss_constants(n_classes)
+    if check_unit(unit) == "person":  # max over q of k (linear q - square q^2)
+        return epsilon / tangent_loss_bound(0.0, 1.0, n_classes)
     with np.errstate(over="ignore"):
         return float(loss.rank * np.expm1(epsilon / loss.rank) / loss.spread)
 
@@ -344,10 +357,8 @@ class ObjectivePerturbation(PrivacyEvent):
     r"""A minimizer of an objective tilted by Gaussian noise, with Gaussian releases around it.
 
     See :mod:`skdpbayes.privacy.mechanisms.objective_perturbation` for the profile and its proof.
-    All bounds are proved for neighbors that differ in one *record*. For a person with several
-    weighted records only the Gaussian profile is, and from larger thresholds: epsilon of
-    :math:`k+\mu^2/2` (deleted, :math:`\mu` one over the noise multiplier) or
-    :math:`2\max(k,\mu^2)` (replaced) up; nothing below them may be claimed for persons.
+    All bounds are proved for neighbors that differ in one *record*; for persons with several
+    weighted records see :class:`PersonsObjectivePerturbation`.
 
     Parameters
     ----------
