@@ -569,14 +569,14 @@ class PrivateGridSearchCV(PrivateSearch):
         without noise and takes the best score.
     delta : float, default=1e-5
         In [0, 1). 0 asks for a pure guarantee, which the estimator must be able to give.
-    scoring : {"accuracy", "neg_log_loss", "neg_brier_score", "roc_auc"} or callable, \
-            default="accuracy"
-        Hold-out score. A log loss is cut at log(1000) per record; a Brier score is half the squared
-        distance of the probabilities from the label; the area under the ROC curve, of two classes,
-        comes from a noisy table of label and score, as in
-        :func:`skdpbayes.metrics.private_ranking`. A function ``(fitted, X, y)`` gets the fitted
-        private step and the rows that reach it, and returns a number in [0, 1] for each record,
-        which no other record may change: that is then a condition of the claim.
+    scoring : str or callable, default="accuracy"
+        Hold-out score: "accuracy", "neg_log_loss", "neg_brier_score" or "roc_auc". A log loss is
+        cut at log(1000) per record; a Brier score is half the squared distance of the
+        probabilities from the label; the area under the ROC curve, of two classes, comes from a
+        noisy table of label and score, as in :func:`skdpbayes.metrics.private_ranking`. A function
+        ``(fitted, X, y)`` gets the fitted private step and the rows that reach it, and returns a
+        number in [0, 1] for each record, which no other record may change: that is then a condition
+        of the claim.
     test_size : float, default=0.2
         Share of the records that are held out, in (0, 1).
     cv : None
@@ -718,14 +718,14 @@ class PrivateRandomizedSearchCV(PrivateSearch):
         without noise and takes the best score.
     delta : float, default=1e-5
         In [0, 1). 0 asks for a pure guarantee, which the estimator must be able to give.
-    scoring : {"accuracy", "neg_log_loss", "neg_brier_score", "roc_auc"} or callable, \
-            default="accuracy"
-        Hold-out score. A log loss is cut at log(1000) per record; a Brier score is half the squared
-        distance of the probabilities from the label; the area under the ROC curve, of two classes,
-        comes from a noisy table of label and score, as in
-        :func:`skdpbayes.metrics.private_ranking`. A function ``(fitted, X, y)`` gets the fitted
-        private step and the rows that reach it, and returns a number in [0, 1] for each record,
-        which no other record may change: that is then a condition of the claim.
+    scoring : str or callable, default="accuracy"
+        Hold-out score: "accuracy", "neg_log_loss", "neg_brier_score" or "roc_auc". A log loss is
+        cut at log(1000) per record; a Brier score is half the squared distance of the
+        probabilities from the label; the area under the ROC curve, of two classes, comes from a
+        noisy table of label and score, as in :func:`skdpbayes.metrics.private_ranking`. A function
+        ``(fitted, X, y)`` gets the fitted private step and the rows that reach it, and returns a
+        number in [0, 1] for each record, which no other record may change: that is then a condition
+        of the claim.
     test_size : float, default=0.2
         Share of the records that are held out, in (0, 1).
     cv : None

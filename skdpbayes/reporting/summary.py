@@ -151,7 +151,8 @@ def _deviations(final: Any, level: float) -> tuple[np.ndarray, np.ndarray] | Non
     except (AttributeError, ValueError):
         return None
     coef = np.asarray(drawn["coef"])
-    return coef, np.asarray(drawn["intercept"])
+    coef = coef.reshape(coef.shape[0], -1, coef.shape[-1])  # a regression has no axis of classes
+    return coef, np.asarray(drawn["intercept"]).reshape(coef.shape[:2])
 
 
 def _names(steps: list[Any]) -> list[str]:

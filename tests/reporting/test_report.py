@@ -17,6 +17,7 @@ from skdpbayes import (
     LaplaceNaiveBayes,
     ObjPertLogisticRegression,
     PrivacyLedger,
+    PrivateBayesianRidge,
     metrics,
     private_preprocessor,
     report,
@@ -169,3 +170,18 @@ def test_command_line_writes_a_ledgers_report(fitted, tmp_path, capsys):
     assert main(["report", str(fitted[-1].ledger.path), str(out)]) == 0
     assert "ObjPertLogisticRegression" in out.read_text(encoding="utf-8")
     assert main(["report", str(tmp_path / "none.sqlite"), str(out)]) == 1
+
+
+def test_summary_of_a_regression():
+    rng = np.random.default_rng(0)
+    age = rng.uniform(20, 80, (5000, 1))
+    y = 2.0 * age[:, 0] + rng.normal(0, 5, 5000)
+    bounds = BoundsScaler((20, 80), norm=1.0)
+    ridge = PrivateBayesianRidge(2.0, 1e-6, target_bounds=(0, 200), random_state=0)
+    table = summary(make_pipeline(bounds, ridge).fit(age, y))
+    assert table.coef.shape == (1, 2)
+    assert table.interval.shape == (1, 2, 2)
+    (low, high), _ = table.interval[0]
+    assert low < 2.0 < high
+    assert high - low < 0.2
+    assert str(table).count("[") == 3  # the head, the slope and the intercept

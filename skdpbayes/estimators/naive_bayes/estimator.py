@@ -435,6 +435,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
             plan = plan_draw(layout, public.n_classes, share, alpha, budget)
         else:
             plan = plan_noise(layout, self.mechanism, budget, public)
+            _warn_of_drowned_counts(plan, public)
         return replace(plan, conditions=public.conditions + plan.conditions)
 
     def _refuse_idle(self, layout: Any) -> None:
@@ -669,6 +670,25 @@ class LaplaceNaiveBayes(PrivateClassifier):
 def _looked_at(may_miss: list[int], then: Any, X: Any) -> Any:
     refuse_missing(X, may_miss)
     return then(X)
+
+
+def _warn_of_drowned_counts(plan: CountsPlan, public: Public) -> None:
+    """Say, from public numbers, that a typical count is smaller than its noise."""
+    layout, deviation = plan.layout, plan.noise.deviation
+    typical = public.n / public.n_classes
+    n_columns, what = len(layout.table_columns), "columns"
+    if layout.token_columns:
+        n_columns, what = len(layout.token_columns), "tokens"
+        typical *= layout.max_total / n_columns
+    if n_columns > 1 and deviation > typical:
+        warnings.warn(
+            f"the noise of a count has deviation {deviation:.3g}, more than a typical count of "
+            f"{public.n} records and {n_columns} {what}, at most {typical:.3g}: predictions will "
+            f"say little more than which class is frequent. Use fewer {what} (words hashed to "
+            "2**8 instead of 2**16, for instance), a delta > 0, or a larger epsilon.",
+            PrivacyWarning,
+            stacklevel=4,
+        )
 
 
 def _with_moments(release: Release, rows: Records) -> Release:
