@@ -2,8 +2,8 @@ r"""
 Digits that a private model is unsure of
 ========================================
 
-Scattering features are fixed: they learn nothing from the images and cost no budget. A linear model on
-them is a private Markov chain, and its predictions average over the states that it released. The
+Scattering features are fixed: they learn nothing from the images and cost no budget. A linear model
+on them is a private Markov chain whose predictions average over the states that it released. The
 entropy of the averaged probabilities says which digits the model is unsure of; looking at it costs
 nothing more, because it follows from what was released.
 """
