@@ -161,7 +161,7 @@ class PrivacyGuarantee:
         >>> one = PrivacyGuarantee.from_event(
         ...     GaussianDP(0.25), delta=1e-5, adjacency="zero_out", mechanism="Gaussian noise")
         >>> print(one.of_persons(5))
-        (6.05, 1e-05)-differentially private when all records of one person are replaced by null
+        (5.68, 1e-05)-differentially private when all records of one person are replaced by null
         records that contribute nothing (zero_out), by Gaussian noise. This holds if no person has
         more than 5 records.
         """
