@@ -398,6 +398,7 @@ CASES: list[Case] = [
         ),
         data=noisy_line,
         parity=chain_around_the_ridge,
+        quick={"n_steps": 30},
         params={"target_bounds": (-4.0, 4.0)},
         required={"target_bounds": (-10.0, 10.0)},
     ),
