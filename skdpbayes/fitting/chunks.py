@@ -331,14 +331,6 @@ class ChunkedRecords:
     seen: tuple[Any, ...] = ()
     weight: None = None
 
-    def of_units(self, units: Any) -> ChunkedRecords:
-        """Refuse: a person's records may be in any chunk, and their number decides on weights."""
-        raise TypeError(
-            "units are taken with tables in memory only: how many records a person has must be "
-            "known before a chunk is read. Load the table, or keep one record per person, chosen "
-            "without looking at the data."
-        )
-
     def total(self, kernel: Callable[..., np.ndarray], *args: Any) -> np.ndarray:
         """Sum ``kernel(block, *args)`` over all blocks of all chunks: one pass.
 
