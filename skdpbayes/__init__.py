@@ -13,6 +13,7 @@ __getattr__, __dir__, __all__ = attach(
         "DPSGLDClassifier": "estimators.chain.classifier",
         "DPSGLDNetworkClassifier": "estimators.network.estimator",
         "DPSGLDRegressor": "estimators.chain.regressor",
+        "DPSGLDTorchClassifier": "estimators.torch.estimator",
         "LaplaceNaiveBayes": "estimators.naive_bayes.estimator",
         "OPSLinearSVC": "estimators.ops.svc",
         "OPSLogisticRegression": "estimators.ops.logistic",

@@ -165,7 +165,7 @@ class DPSGLDTorchClassifier(PrivateClassifier):
     >>> import pytest
     >>> torch = pytest.importorskip("torch")
     >>> import numpy as np
-    >>> from skdpbayes.estimators.torch.estimator import DPSGLDTorchClassifier
+    >>> from skdpbayes import DPSGLDTorchClassifier
     >>> X = np.random.default_rng(0).uniform(-1.0, 1.0, (4000, 2))
     >>> y = X[:, 0] > X[:, 1]
     >>> model = DPSGLDTorchClassifier(torch.nn.Linear, epsilon=3.0, n_steps=50, random_state=0)
