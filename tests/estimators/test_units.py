@@ -370,13 +370,16 @@ class TestOnePosteriorSample:
         assert found["averaged"] > 0.5 * problem.sensitivity
         assert found["summed"] > 5.0 * problem.computed_sensitivity
 
-    def test_large_budgets_give_the_model_that_weighs_persons(self):
+    @pytest.mark.parametrize(
+        ("estimator", "settings"),
+        [(OPSLogisticRegression, {}), (OPSLinearSVC, {"smoothing": 0.1})],
+    )
+    def test_large_budgets_give_the_model_that_weighs_persons(self, estimator, settings):
         X, y, ids = visits(n_persons=2000)
         sizes = np.bincount(ids)[ids]
         y = np.where(sizes > 4, 1 - y, y)  # frequent visitors differ
-        estimator = OPSLogisticRegression
         exact = estimator(np.inf, C=1.0).fit(X, y, units=ids)
-        private = estimator(1e3, C=1.0, cap_at_posterior=False, random_state=0)
+        private = estimator(1e3, C=1.0, cap_at_posterior=False, random_state=0, **settings)
         private.fit(X, y, units=ids)
         assert private.coef_.ravel() == pytest.approx(exact.coef_.ravel(), abs=0.3)
         by_record = estimator(np.inf, C=1.0).fit(X, y)
