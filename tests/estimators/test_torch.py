@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from skdpbayes import PrivacyLedger, models
 from skdpbayes.estimators.torch.estimator import PUBLIC_WEIGHTS, DPSGLDTorchClassifier
-from skdpbayes.estimators.torch.function import make_function
+from skdpbayes.estimators.torch.function import make_function, one_torch_thread
 from skdpbayes.estimators.torch.potential import ModulePotential
 from tests.contract import linear_data
 
@@ -112,16 +112,17 @@ def test_neighbors_differ_by_one_clipped_record_whatever_the_threads():
     clip, function = 0.3, make_function(convolution, (1, 8, 8), 64, 10)
     start, far = function.start(), X.copy()
     far[300] = 1e4 * X[5]
-    sums = [
-        ModulePotential(rows, y, function, 1.0, clip, n_threads).gradients(start, None)[0]
-        for rows, n_threads in ((X, 1), (X, 2), (far, 1))
-    ]
+    with one_torch_thread():
+        sums = [
+            ModulePotential(rows, y, function, 1.0, clip, n_threads).gradients(start, None)[0]
+            for rows, n_threads in ((X, 1), (X, 2), (far, 1))
+        ]
+        potential = ModulePotential(X, y, function, 1.0, clip)
+        alone, _ = potential.gradients(start, np.array([300]))
+        without, _ = potential.gradients(start, np.delete(np.arange(len(X)), 300))
     np.testing.assert_array_equal(sums[0], sums[1])
-    potential = ModulePotential(X, y, function, 1.0, clip)
     distance = np.linalg.norm(sums[0] - sums[2])
     assert 0.01 < distance <= 2.0 * clip + potential.rounding(len(X))
-    alone, _ = potential.gradients(start, np.array([300]))
-    without, _ = potential.gradients(start, np.delete(np.arange(len(X)), 300))
     # torch rounds differently in another place of a block; the clipped sums add up otherwise
     np.testing.assert_allclose(without + alone, sums[0], atol=1e-4)
     assert np.linalg.norm(alone) <= clip
@@ -243,7 +244,9 @@ def test_a_convolution_learns_under_privacy_and_frozen_layers_stay():
 def test_two_outputs_and_one_are_the_same_model_of_two_classes():
     X, y = linear_data(4000)
     for n_outputs in (1, 2):
-        model = DPSGLDTorchClassifier(nn.Linear(3, n_outputs), 20.0, n_steps=50, random_state=0)
+        model = DPSGLDTorchClassifier(
+            nn.Linear(3, n_outputs), 20.0, n_steps=50, step_size=2e-3, random_state=0
+        )
         assert model.fit(X, y).decision_function(X).shape == (len(X),)
         assert model.predict_proba(X).shape == (len(X), 2)
         assert model.score(X, y) > 0.8
@@ -258,10 +261,11 @@ def test_scikit_learns_checks():
     assert failed == []
 
 
-def test_the_torch_example_of_the_guide_runs():
+def test_the_torch_example_of_the_guide_runs(tmp_path, monkeypatch):
     page = (DOCS / "images.rst").read_text(encoding="utf-8")
     blocks = re.findall(r"\.\. code-block:: python\n\n((?:    .*\n|\n)+)", page)
     assert blocks
     names: dict = {}
+    monkeypatch.chdir(tmp_path)
     for block in blocks:
         exec(re.sub(r"^    ", "", block, flags=re.MULTILINE), names)

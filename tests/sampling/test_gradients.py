@@ -50,10 +50,10 @@ def test_sums_do_not_depend_on_blocks_and_order(monkeypatch):
     x = np.random.default_rng(0).normal(size=(300, 3))
     shared = (mean_gradient, None, x, 300, (3,), 0.7)
     order = np.random.default_rng(1).permutation(300)
-    whole = _Gradients(*shared).gradients(np.ones(3), None, 0.7)[0]
-    shuffled = _Gradients(*shared).gradients(np.ones(3), order, 0.7)[0]
+    whole = _Gradients(*shared).gradients(np.ones(3), None)[0]
+    shuffled = _Gradients(*shared).gradients(np.ones(3), order)[0]
     monkeypatch.setattr("skdpbayes.sampling.records.BLOCK_NUMBERS", 20)
-    np.testing.assert_array_equal(_Gradients(*shared).gradients(np.ones(3), order, 0.7)[0], whole)
+    np.testing.assert_array_equal(_Gradients(*shared).gradients(np.ones(3), order)[0], whole)
     np.testing.assert_array_equal(shuffled, whole)
 
 
@@ -63,7 +63,7 @@ def test_a_record_moves_the_sum_by_at_most_twice_the_norm(wild):
     neighbor = x.copy()
     neighbor[7] = wild
     first, second = (
-        _Gradients(mean_gradient, None, data, 50, (3,), 0.5).gradients(np.ones(3), None, 0.5)[0]
+        _Gradients(mean_gradient, None, data, 50, (3,), 0.5).gradients(np.ones(3), None)[0]
         for data in (x, neighbor)
     )
     assert np.linalg.norm(first - second) <= 1.0

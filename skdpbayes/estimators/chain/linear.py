@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["ChainPosterior", "LinearChain", "LinearChainPlan", "run_linear"]
 
 # Moments of more columns than this are too large a matrix; their noise would be, too.
-MOST_COLUMNS = 2000
+MOST_COLUMNS = 4096
 # Moments are worth their price if noise alone has eigenvalues below this, of a trace of 1.
 LARGEST_EDGE = 0.15
 # Share of the (Gaussian) budget that the moments get.
