@@ -667,11 +667,6 @@ class LaplaceNaiveBayes(PrivateClassifier):
         return tags
 
 
-def _looked_at(may_miss: list[int], then: Any, X: Any) -> Any:
-    refuse_missing(X, may_miss)
-    return then(X)
-
-
 def _warn_of_drowned_counts(plan: CountsPlan, public: Public) -> None:
     """Say, from public numbers, that a typical count is smaller than its noise."""
     layout, deviation = plan.layout, plan.noise.deviation
@@ -689,6 +684,11 @@ def _warn_of_drowned_counts(plan: CountsPlan, public: Public) -> None:
             PrivacyWarning,
             stacklevel=4,
         )
+
+
+def _looked_at(may_miss: list[int], then: Any, X: Any) -> Any:
+    refuse_missing(X, may_miss)
+    return then(X)
 
 
 def _with_moments(release: Release, rows: Records) -> Release:
