@@ -19,7 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from skdpbayes.auditing import audit
-from tests.audit_cases import CASES, Case
+from tests.audit_cases import AUDITED, Case
 
 TEXT = """\
 <!-- Written by `python benchmarks/audit_report.py --trials {trials} --output docs/audit.md`. -->
@@ -40,6 +40,11 @@ a false alarm is {alarms:g}.
   of false alarms; this is their ratio. Above 100% the claim is refuted. Confidence costs a quarter
   to a half of it at this number of fits, so 50% to 75% is what a claim that is attained looks like.
 - *Note* says where a pair cannot reach the claim, whatever the number of fits.
+
+Draws from tempered posteriors (pure epsilon on a ball; one draw of naive Bayes and of the hidden
+Markov model) are not in the table: at a moderate epsilon the two densities differ so little that no
+number of fits made here proves anything. Their densities are checked exactly in the tests, and
+their untempered variants are caught.
 
 An audit can refute and never prove. How the audits themselves are tested, and which deliberate
 mistakes they catch, is told in {{doc}}`auditing`.
@@ -100,7 +105,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few fits, the first cases only")
     parser.add_argument("--false-alarms", type=float, default=1e-3, help="over the whole table")
     arguments = parser.parse_args()
-    cases = CASES[:4] if arguments.quick else CASES
+    cases = AUDITED[:4] if arguments.quick else AUDITED
     n_trials = 200 if arguments.quick else arguments.trials
     confidence = 1.0 - arguments.false_alarms / len(cases)
     kept = Path(arguments.results) if arguments.results else None

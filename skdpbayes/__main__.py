@@ -105,9 +105,10 @@ def _add_ledger(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     init.add_argument(
         "--unit",
+        choices=["record", "person"],
         default="record",
-        metavar="WORD",
-        help="whose data are protected (default: %(default)s)",
+        help="whose data are protected: one record, or all records of a person (default: "
+        "%(default)s)",
     )
     init.set_defaults(run=_init_ledger)
     show = actions.add_parser("show", help="print the reservations in FILE and their total")

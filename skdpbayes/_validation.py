@@ -10,8 +10,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing as take_rows
+from sklearn.utils import validation
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 __all__ = [
     "ADJACENCIES",
@@ -107,6 +108,23 @@ def is_fitted(estimator: Any) -> bool:
     except NotFittedError:
         return False
     return True
+
+
+def validate_data(estimator: Any, *table: Any, **checks: Any) -> Any:
+    """Validate as scikit-learn does; of missing values, say what replaces them and learns nothing.
+
+    scikit-learn recommends imputers that learn from the records.
+    """
+    try:
+        return validation.validate_data(estimator, *table, **checks)
+    except ValueError as error:
+        if "Input X contains NaN" not in str(error):
+            raise
+        raise ValueError(
+            f"Input X contains NaN. {type(estimator).__name__} takes no missing values: replace "
+            "them by a public one. private_preprocessor(missing=[...]) and "
+            "SimpleImputer(strategy='constant', fill_value=...) learn nothing from the records."
+        ) from error
 
 
 def probe(estimator: Any) -> Any:

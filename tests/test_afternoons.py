@@ -28,6 +28,7 @@ from skdpbayes import (
     PrivacyLedger,
     PrivacyWarning,
     PrivateBayesianRidge,
+    PrivateBoundsScaler,
     private_preprocessor,
 )
 from skdpbayes.exceptions import BudgetExceededError
@@ -274,3 +275,13 @@ def test_stacking_pays_for_its_folds_and_a_ledger_stops_it_in_the_middle(tmp_pat
     with pytest.raises(BudgetExceededError):
         model.fit(X, y)
     assert len(ledger.entries()) == 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [ObjPertLogisticRegression, OPSLogisticRegression, DPSGLDClassifier, PrivateBoundsScaler],
+)
+def test_missing_values_are_refused_with_what_learns_nothing(make):
+    rows = np.array([[0.1, 0.2], [np.nan, 0.3]] * 20)
+    with pytest.raises(ValueError, match=r"NaN.*private_preprocessor\(missing=.*learn nothing"):
+        make().fit(rows, np.arange(40) % 2)

@@ -24,6 +24,7 @@ def run(*arguments):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_quick_mode_writes_page_plots_and_results(tmp_path):
     pytest.importorskip("matplotlib")
     run("--quick", "--parts", "accuracy", "noise", "--seeds", 1, "--output", tmp_path)

@@ -16,6 +16,7 @@ def test_there_are_five_of_them():
     assert len(AFTERNOONS) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", AFTERNOONS, ids=lambda path: path.stem)
 def test_an_afternoon_is_short_and_quiet_and_reaches_the_distance_that_it_states(script, capsys):
     assert len(script.read_text(encoding="utf-8").splitlines()) < 40

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import pytest
 
+import conftest
 import skdpbayes
 
 PACKAGE = Path(skdpbayes.__file__).parent
@@ -82,13 +85,13 @@ def test_only_validation_imports_private_scikit_learn_names():
 
 
 def test_nothing_below_imports_the_estimators():
-    """Models of one's own run the chain of the estimators, and nothing else of theirs."""
+    """Own models and printed algorithms run the chain of the estimators, and no more of theirs."""
     front_ends = {"__init__.py", "__main__.py", "_demo.py"}
     for path in _files():
         if _room(path) == "estimators" or path.name in front_ends:
             continue
         named = {name for name in _imports(path) if name.startswith("skdpbayes.estimators")}
-        if _room(path) == "sampling":
+        if _room(path) in ("sampling", "papers"):
             named = {name for name in named if not name.startswith("skdpbayes.estimators.chain.")}
         assert not named, path
 
@@ -123,3 +126,19 @@ def test_importing_every_public_name_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_tests_compile_into_a_folder_that_no_other_sources_use(tmp_path):
+    """Numba would serve old code of a function whose callee, in another file, has changed."""
+    if not (Path(conftest.__file__).parent / "skdpbayes").is_dir():
+        pytest.skip("an installed package does not change")
+    compiled = [p for p in _files() if "numba" in _imports(p) and _room(p) != "_compile.py"]
+    assert compiled
+    assert {_room(path) for path in compiled} <= set(conftest.COMPILED_ROOMS)
+    assert Path(numba.config.CACHE_DIR).name == conftest.digest_of_sources(PACKAGE)
+    for room in conftest.COMPILED_ROOMS:
+        shutil.copytree(PACKAGE / room, tmp_path / room)
+    assert conftest.digest_of_sources(tmp_path) == conftest.digest_of_sources(PACKAGE)
+    changed = next((tmp_path / "samplers").glob("*.py"))
+    changed.write_text(changed.read_text(encoding="utf-8") + "#", encoding="utf-8")
+    assert conftest.digest_of_sources(tmp_path) != conftest.digest_of_sources(PACKAGE)

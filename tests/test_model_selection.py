@@ -129,9 +129,12 @@ def test_a_search_predicts_as_its_winner(strategy):
     assert fitted.score(X, y) == fitted.best_estimator_.score(X, y)
     assert fitted.classes_.tolist() == ["no", "yes"]
     assert fitted.n_features_in_ == 3
-    assert "class_prob" in fitted.sample_posterior(3, random_state=0) or fitted.sample_posterior(
-        3, random_state=0
+    draws, expected = (
+        model.sample_posterior(3, random_state=0) for model in (fitted, fitted.best_estimator_)
     )
+    assert draws["class_prior"].shape == (3, 2)
+    assert draws.keys() == expected.keys()
+    assert all(np.array_equal(draws[name], expected[name]) for name in draws)
     assert fitted.n_validation_ == 80
 
 
@@ -278,6 +281,7 @@ def test_runs_of_a_seeded_estimator_stay_independent():
     assert len(releases) == 3
 
 
+@pytest.mark.slow
 def test_pipelines_frames_and_random_candidates():
     X, y = linear_data()
     frame = pd.DataFrame(X, columns=list("abc"))

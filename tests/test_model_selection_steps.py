@@ -237,8 +237,7 @@ def test_the_area_finds_the_better_ranking(strategy):
 
 
 def test_more_classes_than_two_have_no_area():
-    X, _ = table(300)
-    rows = X[["age"]].to_numpy() / 120
+    rows = table(300)[0][["age"]].to_numpy() / 120
     search = PrivateGridSearchCV(ObjPertLogisticRegression(), {"C": [0.1]}, scoring="roc_auc")
     with pytest.raises(ValueError, match="two classes; got 3"):
         search.fit(rows, np.arange(300) % 3)

@@ -15,6 +15,7 @@ from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.chunks import by_chunks, is_chunked
 from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator, noise_is_small, refuse_arguments
 from skdpbayes.fitting.records import Public, Records, read_table
+from skdpbayes.privacy.guarantee import Unit, check_unit
 
 __all__ = ["PrivateClassifier"]
 
@@ -44,7 +45,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     }
 
     # not sample_weight by name: scikit-learn would take that for support, and pass weights
-    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
+    def fit(self, X: Any, y: Any, units: Any = None, **unknown: Any) -> Self:
         """Fit the model and spend the budget.
 
         Parameters
@@ -53,6 +54,10 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
             Training rows.
         y : array-like of shape (n_samples,)
             Labels.
+        units : array-like of shape (n_samples,), default=None
+            Whose record each row is: any hashable ids. All records of one person are then protected
+            together, the model weighs every person once, and the number of persons is public
+            while the number of records is not. None: every record is a unit of its own.
         **unknown
             Refused; for ``sample_weight`` the error says what to do instead.
 
@@ -62,9 +67,11 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
             The fitted estimator.
         """
         refuse_arguments(self, unknown)
-        return self._fit(X, y)
+        return self._fit(X, y, units=units)
 
-    def plan(self, n_samples: int, n_features: int, *, classes: Any = None) -> FitPlan:
+    def plan(
+        self, n_samples: int, n_features: int, *, classes: Any = None, unit: Unit = "record"
+    ) -> FitPlan:
         """Say what a fit of this size would claim and add, without data.
 
         Parameters
@@ -75,6 +82,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
             Number of features.
         classes : array-like or int, default=None
             The label set or its size; None takes the parameter ``classes``, or two labels.
+        unit : {"record", "person"}, default="record"
+            "person" for a fit with ``units``; ``n_samples`` is then the number of persons.
 
         Returns
         -------
@@ -84,7 +93,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         labels = check_classes(self.classes if classes is None else classes)
         n_samples = check_integer("n_samples", n_samples, low=1)
         n_features = check_integer("n_features", n_features, low=1)
-        return self._planned(Public(n_samples, n_features, labels))
+        return self._planned(Public(n_samples, n_features, labels, unit=check_unit(unit)))
 
     def _read(self, X: Any, y: Any) -> Records:
         checks = self._table_checks | {"dtype": np.float64}

@@ -29,6 +29,7 @@ from skdpbayes.fitting.estimator import (
     refuse_arguments,
 )
 from skdpbayes.fitting.records import Public, Records
+from skdpbayes.privacy.guarantee import Unit, check_unit
 
 __all__ = ["PrivateRegressor", "TargetScale"]
 
@@ -94,7 +95,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         "order": "C",
     }
 
-    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
+    def fit(self, X: Any, y: Any, units: Any = None, **unknown: Any) -> Self:
         """Fit the model and spend the budget.
 
         Parameters
@@ -103,6 +104,10 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
             Training rows.
         y : array-like of shape (n_samples,)
             Targets; those outside ``target_bounds`` are clipped to them.
+        units : array-like of shape (n_samples,), default=None
+            Whose record each row is: any hashable ids. All records of one person are then protected
+            together, the model weighs every person once, and the number of persons is public
+            while the number of records is not. None: every record is a unit of its own.
         **unknown
             Refused; for ``sample_weight`` the error says what to do instead.
 
@@ -112,9 +117,9 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
             The fitted estimator.
         """
         refuse_arguments(self, unknown)
-        return self._fit(X, y)
+        return self._fit(X, y, units=units)
 
-    def plan(self, n_samples: int, n_features: int) -> FitPlan:
+    def plan(self, n_samples: int, n_features: int, *, unit: Unit = "record") -> FitPlan:
         """Say what a fit of this size would claim and add, without data.
 
         Parameters
@@ -123,6 +128,8 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
             Number of records.
         n_features : int
             Number of features.
+        unit : {"record", "person"}, default="record"
+            "person" for a fit with ``units``; ``n_samples`` is then the number of persons.
 
         Returns
         -------
@@ -131,7 +138,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         """
         n_samples = check_integer("n_samples", n_samples, low=1)
         n_features = check_integer("n_features", n_features, low=1)
-        return self._planned(Public(n_samples, n_features))
+        return self._planned(Public(n_samples, n_features, unit=check_unit(unit)))
 
     def _read(self, X: Any, y: Any) -> Any:
         check_real("epsilon", self.epsilon, low=0.0, closed="high", remedy=NOT_PRIVATE)

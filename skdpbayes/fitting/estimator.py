@@ -35,7 +35,7 @@ from skdpbayes.fitting.frames import unscaled_columns
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.fitting.storage import to_json
 from skdpbayes.privacy.budget import Budget
-from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
+from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee, Unit
 
 __all__ = [
     "FitPlan",
@@ -56,6 +56,11 @@ NOT_PRIVATE = "Use epsilon=np.inf for the non-private model."
 SPENT = (
     "The fit had already reserved its budget when this happened, so the budget counts as spent; "
     "the estimator is as it was before."
+)
+NO_UNITS = (
+    "{name} has no guarantee for all records of a person, so that units={kind} cannot be honored. "
+    "Use an estimator that takes units, keep one record per person (chosen without looking at the "
+    "data), or fit without units and charge ledger.for_records(most_per_person=...)."
 )
 IN_MEMORY = (
     "{name} takes tables in memory only. Tables in chunks (Dask, RowBlocks) are taken by "
@@ -159,6 +164,8 @@ class PrivateEstimator(BaseEstimator):
     ledger: Any
     progress: bool
     _posterior: Any
+    # Whether every pass over the rows weighs them (`Block.weight`), so that ``units`` are honored.
+    _takes_units = False
     _reads_chunks: ClassVar[bool] = False
 
     def __new__(cls, *args: Any, **parameters: Any) -> Self:
@@ -167,15 +174,22 @@ class PrivateEstimator(BaseEstimator):
             raise TypeError(CLASS_WEIGHT.format(name=cls.__name__, weights=WEIGHTS))
         return super().__new__(cls)
 
-    def _fit(self, *table: Any) -> Self:
-        if not self._reads_chunks and any(is_chunked(part) for part in table):
+    def _fit(self, *table: Any, units: Any = None) -> Self:
+        chunked = any(is_chunked(part) for part in table)
+        if chunked and not self._reads_chunks:
             raise TypeError(IN_MEMORY.format(name=type(self).__name__))
+        if units is not None:
+            self._check_takes_units(type(units).__name__)
+            if chunked:
+                raise TypeError("units are taken with tables in memory only; load the chunks.")
         rows = self._read(*table)  # 1 validate, 2 bound: all that can be wrong is found here
+        if units is not None:
+            rows = rows.of_units(units)
         with _sized(rows.public):
             budget = self._budget(rows.public)
             plan = self._plan(rows.public, budget)  # 3 calibrate, from public numbers
         if budget.private:
-            self._warn_of_units(example_of(table[0]))
+            self._warn_of_unscaled(example_of(table[0]))
         generator = randomness.make_generator(self.random_state)
         claim = budget.reserve(plan, type(self).__name__)  # 4 reserve
         with spent(budget.ledger):
@@ -199,10 +213,21 @@ class PrivateEstimator(BaseEstimator):
         if hasattr(self, "progress"):  # fits that take no time have no progress to show
             check_flag("progress", self.progress)
         return make_budget(
-            self.epsilon, self.delta, self.adjacency, self.ledger, self.random_state, public.n
+            self.epsilon,
+            self.delta,
+            self.adjacency,
+            self.ledger,
+            self.random_state,
+            public.n,
+            unit=public.unit,
         )
 
-    def _warn_of_units(self, X: Any) -> None:
+    def _check_takes_units(self, kind: str) -> None:
+        """Refuse units where a pass over the rows would not weigh them."""
+        if not self._takes_units:
+            raise TypeError(NO_UNITS.format(name=type(self).__name__, kind=kind))
+
+    def _warn_of_unscaled(self, X: Any) -> None:
         """Say that rows in their own units are cut where nobody has said how long they are."""
         columns = unscaled_columns(X) if getattr(self, "data_norm", None) == 1.0 else []
         if columns:
@@ -234,6 +259,8 @@ class PrivateEstimator(BaseEstimator):
 
     def _planned(self, public: Public) -> FitPlan:
         """Price a fit without data; see ``plan`` of the estimators."""
+        if public.unit != "record":
+            self._check_takes_units(repr(public.unit))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
             budget = self._budget(public)
@@ -324,6 +351,8 @@ class PrivateEstimator(BaseEstimator):
 def refuse_arguments(estimator: Any, unknown: dict[str, Any]) -> None:
     """Refuse arguments that ``fit`` does not have; of weights, say what to do instead."""
     for name in unknown:
+        if name == "units":
+            raise TypeError(NO_UNITS.format(name=type(estimator).__name__, kind="..."))
         why = f": {WEIGHTS}" if name == "sample_weight" else "."
         raise TypeError(
             f"{type(estimator).__name__}.fit() got an unexpected keyword argument {name!r}{why}"
@@ -338,6 +367,7 @@ def make_budget(
     random_state: Any,
     n_samples: int,
     *,
+    unit: Unit = "record",
     stacklevel: int = 5,
 ) -> Budget:
     """Check the parameters that say what may be spent; warn if ``delta`` protects no record."""
@@ -352,11 +382,11 @@ def make_budget(
     if ledger is not None and not hasattr(ledger, "reserve"):
         raise TypeError(f"ledger must be a PrivacyLedger or None; got {ledger!r}.")
     seeded = randomness.is_seeded(random_state)
-    budget = Budget(float(epsilon), float(delta), adjacency, ledger, seeded)
+    budget = Budget(float(epsilon), float(delta), adjacency, ledger, seeded, unit)
     if budget.private and delta >= 1.0 / n_samples:
         warnings.warn(
             f"delta={delta:g} is at least 1/n_samples={1.0 / n_samples:g}: such a claim allows "
-            "publishing a random record outright. Use a delta well below it.",
+            f"publishing a random {unit} outright. Use a delta well below it.",
             PrivacyWarning,
             stacklevel=stacklevel,
         )
@@ -371,9 +401,9 @@ def _sized(public: Public) -> Iterator[None]:
     except ValueError as error:
         labels = "" if public.classes is None else f" and {public.n_classes} classes"
         error.add_note(
-            f"This fit has n_samples={public.n}, n_features={public.n_features}{labels}; these "
-            "public numbers and the parameters alone decided it. A fold of cross-validation has "
-            "fewer records than the table."
+            f"This fit has n_samples={public.n} ({public.unit}s), n_features={public.n_features}"
+            f"{labels}; these public numbers and the parameters alone decided it. A fold of "
+            "cross-validation has fewer than the table."
         )
         raise
 

@@ -15,8 +15,7 @@ from skdpbayes.privacy.guarantee import PrivacyGuarantee
 __all__ = ["check_seeds", "merged_seeds", "parallel_claim", "seeds_of"]
 
 DISJOINT = (
-    "no record is in more than one of the merged releases, and which one does not depend on its "
-    "values"
+    "no {} is in more than one of the merged releases, and which one does not depend on its values"
 )
 
 
@@ -71,5 +70,5 @@ def parallel_claim(parts: Sequence[Any]) -> PrivacyGuarantee:
         delta=delta,
         event=event,
         seeded=any(claim.seeded for claim in claims),
-        conditions=tuple(dict.fromkeys([*conditions, DISJOINT])),
+        conditions=tuple(dict.fromkeys([*conditions, DISJOINT.format(claims[0].unit)])),
     )

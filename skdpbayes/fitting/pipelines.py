@@ -202,6 +202,11 @@ def privacy_of(*fitted: Any) -> PrivacyGuarantee:
             f"the claims protect against different changes ({' and '.join(adjacencies)}), so they "
             "do not add up: fit all of them with one adjacency"
         )
+    if len({claim.unit for claim in claims}) > 1:
+        raise ValueError(
+            "some claims protect one record and others all records of a person, so they do not "
+            "add up: fit all of them with units or none, or take of_persons(...) of the former"
+        )
     return PrivacyGuarantee.from_event(
         compose(claim.event for claim in claims),
         delta=min(sum(claim.delta for claim in claims), 1.0),
@@ -209,6 +214,7 @@ def privacy_of(*fitted: Any) -> PrivacyGuarantee:
         mechanism=f"{len(claims)} releases together",
         seeded=any(claim.seeded for claim in claims),
         conditions=tuple(dict.fromkeys(text for claim in claims for text in claim.conditions)),
+        unit=claims[0].unit,
     )
 
 

@@ -7,7 +7,7 @@ attribute. ``Records`` holds the rows; kernels see them block by block through `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,8 @@ from scipy import sparse
 
 from skdpbayes._validation import encode_labels, probe, validate_data
 from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.units import share_out, unit_codes
+from skdpbayes.privacy.guarantee import Unit
 
 __all__ = ["Block", "Public", "Records", "read_table"]
 
@@ -29,7 +31,8 @@ class Public:
     Parameters
     ----------
     n : int
-        Number of records.
+        Number of units: of records or, with ``units``, of persons. The number of records is then
+        not public, and not here.
     n_features : int
         Number of columns.
     classes : ndarray or None
@@ -41,6 +44,8 @@ class Public:
         hidden Markov model.
     conditions : tuple of str
         What was taken from the data and is treated as public, in words.
+    unit : {"record", "person"}
+        Whose data may change.
     """
 
     n: int
@@ -49,6 +54,7 @@ class Public:
     names: np.ndarray | None = None
     detail: Any = None
     conditions: tuple[str, ...] = ()
+    unit: Unit = "record"
 
     @property
     def n_classes(self) -> int:
@@ -79,17 +85,33 @@ class Records:
         Codes of labels, numbers, or steps of a grid, one per row.
     bound : Bound
         Applied to every block before a kernel sees it.
+    weight : ndarray or None
+        Weights of the rows, those of a person at most 1 together; None where each row is a unit.
     """
 
     public: Public
     X: Any
     target: np.ndarray | None = None
     bound: Bound = field(default_factory=Bound)
+    weight: np.ndarray | None = None
+
+    def of_units(self, units: Any) -> Records:
+        """Return the same rows weighted by unit, of which there may be any number of records."""
+        codes, n_units = unit_codes(units, self.X.shape[0])
+        used, weight = share_out(codes, n_units)
+        public = replace(self.public, n=n_units, unit="person")
+        if used is None:
+            return replace(self, public=public, weight=weight)
+        target = None if self.target is None else self.target[used]
+        return replace(self, public=public, X=self.X[used], target=target, weight=weight)
 
     def block(self, rows: Any = slice(None)) -> Block:
         """Return the bounded rows of a slice or an array of row numbers."""
         X = self.bound(self.X[rows])
-        return Block(X, None if self.target is None else self.target[rows])
+        target, weight = (
+            None if part is None else part[rows] for part in (self.target, self.weight)
+        )
+        return Block(X, target, weight)
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows in blocks of bounded memory."""

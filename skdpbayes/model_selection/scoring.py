@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -23,37 +23,6 @@ _ONE_BY_ONE = "the scoring function gives each record a number that no other rec
 RecordScore = Callable[[Any, Any, Any], Any]
 
 
-class HoldOutScore(Protocol):
-    """What a search asks of a score."""
-
-    @property
-    def unit(self) -> int:
-        """By how much one record moves a released integer, at most."""
-
-    @property
-    def table(self) -> bool:
-        """Whether it is a table of counts, in which a record moves the cell that it is in."""
-
-    @property
-    def conditions(self) -> tuple[str, ...]:
-        """What the sensitivity rests on."""
-
-    def check_classes(self, classes: np.ndarray) -> None:
-        """Refuse label sets that the score is not made for."""
-
-    def total(self, fitted: Any, X: Any, y: Any) -> Any:
-        """Return the exact statistic of the records, integers; not private."""
-
-    def noisy(self, generator: np.random.Generator, total: Any, noise: Noise) -> Any:
-        """Release it under exact discrete noise, whose scale counts records."""
-
-    def order(self, noisy: Any) -> float:
-        """Return what runs are ordered by; greater is better."""
-
-    def mean(self, noisy: Any, n_records: int) -> float:
-        """Turn the released statistic into the score that users know."""
-
-
 @dataclass(frozen=True)
 class SumScore:
     """A score of records in [0, 1], summed in units of ``1 / unit``, so one record moves `unit`."""
@@ -64,7 +33,9 @@ class SumScore:
     worst: float | None = None
     """Loss of a record that scores 0, if users know the score as minus a loss."""
     conditions: tuple[str, ...] = ()
+    """What the sensitivity rests on."""
     table: ClassVar[bool] = False
+    """Whether it is a table of counts, in which a record moves the cell that it is in."""
 
     def check_classes(self, classes: np.ndarray) -> None:
         """Accept any label set."""
@@ -128,6 +99,9 @@ class AreaScore:
     def mean(self, noisy: np.ndarray, n_records: int) -> float:
         """Return the area."""
         return self.order(noisy)
+
+
+HoldOutScore: TypeAlias = SumScore | AreaScore
 
 
 def _correct(fitted: Any, X: Any, y: Any) -> np.ndarray:

@@ -32,7 +32,13 @@ from skdpbayes._validation import (
     validate_data,
 )
 from skdpbayes.exceptions import CalibrationError, PrivacyWarning
-from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator, make_budget, noise_is_small
+from skdpbayes.fitting.estimator import (
+    FitPlan,
+    PrivateEstimator,
+    make_budget,
+    noise_is_small,
+    refuse_arguments,
+)
 from skdpbayes.fitting.pipelines import private_steps
 from skdpbayes.fitting.records import Public
 from skdpbayes.model_selection.pipelines import (
@@ -143,7 +149,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     def _candidates(self, generator: np.random.Generator) -> Iterable[Mapping[str, Any]]:
         raise NotImplementedError
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
         """Find and release the best candidate.
 
         Parameters
@@ -152,12 +158,15 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             The features.
         y : array-like of shape (n_samples,)
             The labels.
+        **unknown
+            Refused; for ``units`` the error says what to do instead.
 
         Returns
         -------
         self
             The fitted search.
         """
+        refuse_arguments(self, unknown)
         return self._fit(X, y)
 
     def plan(self, n_samples: int, n_features: Any, *, classes: Any = None) -> FitPlan:

@@ -1,47 +1,43 @@
-"""Formulas as the papers print them, beside the tight ones of ``skdpbayes.privacy``."""
+"""Formulas and algorithms as the papers print them, beside the tight ones of the package."""
 
-from skdpbayes.papers.approximate_sampling import (
-    LangevinSchedule,
-    approximation_delta,
-    lmc_schedule,
-    lmc_total_variation,
-)
-from skdpbayes.papers.sgmcmc import (
-    LangevinNoise,
-    free_step_size,
-    large_noise_mu,
-    private_langevin_noise,
-    sgfs_noise_multiplier,
-    sghmc_noise_multiplier,
-    sgld_noise_multiplier,
-    sgnht_noise_multiplier,
-    update_noise_multiplier,
-)
-from skdpbayes.papers.sgmcmc_published import (
-    li2019_noise_multiplier,
-    li2019_step_range,
-    wang2015_noise_multiplier,
-    wang2015_noise_variance,
-)
-from skdpbayes.papers.step_sizes import step_size_bound
+from __future__ import annotations
 
-__all__ = [
-    "LangevinNoise",
-    "LangevinSchedule",
-    "approximation_delta",
-    "free_step_size",
-    "large_noise_mu",
-    "li2019_noise_multiplier",
-    "li2019_step_range",
-    "lmc_schedule",
-    "lmc_total_variation",
-    "private_langevin_noise",
-    "sgfs_noise_multiplier",
-    "sghmc_noise_multiplier",
-    "sgld_noise_multiplier",
-    "sgnht_noise_multiplier",
-    "step_size_bound",
-    "update_noise_multiplier",
-    "wang2015_noise_multiplier",
-    "wang2015_noise_variance",
-]
+from skdpbayes._lazy import attach
+
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    names={
+        "LangevinNoise": "sgmcmc",
+        "LangevinSchedule": "approximate_sampling",
+        "approximation_delta": "approximate_sampling",
+        "barker_epsilon": "foulds2016",
+        "covariance_sensitivity": "wang2015",
+        "foulds2016_temperature": "foulds2016",
+        "free_step_size": "sgmcmc",
+        "hinge_hoeffding": "minami2016",
+        "large_noise_mu": "sgmcmc",
+        "li2019_moments_epsilon": "sgmcmc_published",
+        "li2019_noise_multiplier": "sgmcmc_published",
+        "li2019_step_range": "sgmcmc_published",
+        "lmc_schedule": "approximate_sampling",
+        "lmc_total_variation": "approximate_sampling",
+        "minami2016_delta": "minami2016",
+        "minami2016_hinge_power": "minami2016",
+        "minami2016_mean_power": "minami2016",
+        "pac_bayes_bound": "minami2016",
+        "private_langevin_noise": "sgmcmc",
+        "random_scan_epsilon": "foulds2016",
+        "sgfs_noise_multiplier": "sgmcmc",
+        "sghmc_noise_multiplier": "sgmcmc",
+        "sgld_noise_multiplier": "sgmcmc",
+        "sgnht_noise_multiplier": "sgmcmc",
+        "step_size_bound": "step_sizes",
+        "update_noise_multiplier": "sgmcmc",
+        "wang2015_fisher_scoring": "wang2015",
+        "wang2015_langevin": "wang2015",
+        "wang2015_noise_multiplier": "sgmcmc_published",
+        "wang2015_noise_variance": "sgmcmc_published",
+        "wang2015_phase_steps": "wang2015",
+        "wang2015_power": "wang2015",
+    },
+)

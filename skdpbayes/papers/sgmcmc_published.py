@@ -12,11 +12,15 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+import numpy.typing as npt
+
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.papers.sgmcmc import gradient_unit, sgld_noise_multiplier
 from skdpbayes.privacy._numeric import check_delta, check_positive
 
 __all__ = [
+    "li2019_moments_epsilon",
     "li2019_noise_multiplier",
     "li2019_step_range",
     "wang2015_noise_multiplier",
@@ -158,3 +162,40 @@ def li2019_step_range(
     unit = gradient_unit(batch_size, n_samples, clip_norm)
     high = n_samples / unit**2
     return 256.0 * (batch_size / n_samples) ** 2 * high, high
+
+
+def li2019_moments_epsilon(
+    noise_multipliers: npt.ArrayLike, sampling_rate: float, delta: float
+) -> float:
+    r"""Epsilon by the moments bound of Li et al. (2019), Lemma 2 with Remark 1.
+
+    :math:`\alpha(\lambda)\le A\lambda(\lambda+1)` with :math:`A=q^2\sum_t\sigma_t^{-2}`, so that
+    the tail bound :math:`\min_\lambda\exp(\alpha(\lambda)-\lambda\varepsilon)` gives
+    :math:`\varepsilon=A+2\sqrt{A\log(1/\delta)}`. The terms in :math:`q^3` are left out, as they
+    do, so this is no guarantee; :func:`~skdpbayes.privacy.chain_event` has the exact price.
+
+    Parameters
+    ----------
+    noise_multipliers : array-like
+        One per step, as :func:`li2019_noise_multiplier` gives them.
+    sampling_rate : float
+        Probability *q* of a record to be in a batch.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skdpbayes.papers import li2019_moments_epsilon
+    >>> round(li2019_moments_epsilon([4.0] * 1000, 0.01, 1e-5), 4)
+    0.5427
+    """
+    noise = np.asarray(noise_multipliers, dtype=float)
+    if noise.size == 0 or not np.all(noise > 0.0):
+        raise ValueError("noise_multipliers must be positive and not empty")
+    rate = check_positive("sampling_rate", sampling_rate)
+    moment = rate**2 * float(np.sum(noise**-2.0))
+    return moment + 2.0 * math.sqrt(moment * math.log(1.0 / check_positive("delta", delta)))

@@ -7,6 +7,7 @@ from skdpbayes._lazy import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
+        "EffectDisplay": "effects",
         "EmissionDisplay": "emissions",
         "OneRunDisplay": "privacy_region",
         "PosteriorDisplay": "posterior",

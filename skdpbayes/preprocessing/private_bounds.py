@@ -48,7 +48,13 @@ from skdpbayes._validation import (
 )
 from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.chunks import by_chunks, is_chunked, read_chunks
-from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator, make_budget, spent
+from skdpbayes.fitting.estimator import (
+    FitPlan,
+    PrivateEstimator,
+    make_budget,
+    refuse_arguments,
+    spent,
+)
 from skdpbayes.fitting.records import Block, Public, Records
 from skdpbayes.preprocessing.public import BoundsScaler, resolve_bounds
 from skdpbayes.privacy.budget import NO_NOISE, Budget, Noise
@@ -368,7 +374,7 @@ class PrivateBoundsScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         self.random_state = random_state
         self.ledger = ledger
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, **unknown: Any) -> Self:
         """Charge the budget and learn the bounds of the columns.
 
         Parameters
@@ -377,12 +383,15 @@ class PrivateBoundsScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
             Private records; finite numbers.
         y : None
             Ignored.
+        **unknown
+            Refused; for ``units`` the error says what to do instead.
 
         Returns
         -------
         PrivateBoundsScaler
             The fitted scaler.
         """
+        refuse_arguments(self, unknown)
         return self._fit(X)
 
     def plan(self, n_samples: int, n_features: int) -> FitPlan:

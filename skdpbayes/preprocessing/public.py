@@ -336,7 +336,7 @@ def private_preprocessor(
     categories: Mapping[Any, Any] | None = None,
     *,
     numeric: str = "linear",
-    n_knots: int = 8,
+    n_knots: int = 4,
     skewed: Collection[Any] = (),
     missing: Collection[Any] = (),
     norm: float = 1.0,
@@ -377,9 +377,11 @@ def private_preprocessor(
     categories : mapping from column to sequence
         The public categories of the columns that are not numbers.
     numeric : {"linear", "spline"}, default="linear"
-        How numbers enter the model.
-    n_knots : int, default=8
-        Number of hats per number, >= 2; without effect for "linear".
+        How numbers enter the model. "linear" keeps coefficients per unit and is the better choice
+        for regression; classifiers are mostly more accurate with "spline".
+    n_knots : int, default=4
+        Number of hats per number, >= 2; without effect for "linear". More pay off only from tens
+        of thousands of records on.
     skewed : collection of columns, default=()
         Numbers that are mapped by :math:`\log(1 + x - l)` before anything else: incomes, amounts,
         durations, whose bounds are much wider than most of their values. The unit of the column
@@ -461,7 +463,7 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):
         categories: Mapping[Any, Any] | None = None,
         *,
         numeric: str = "linear",
-        n_knots: int = 8,
+        n_knots: int = 4,
         skewed: Collection[Any] = (),
         missing: Collection[Any] = (),
         norm: float = 1.0,
@@ -591,6 +593,41 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):
                 raise ValueError("input_features is not equal to feature_names_in_")
         out = [label for k, block in self._blocks.items() for label in block.labels(str(names[k]))]
         return np.array(out, dtype=object)
+
+    def block_of(self, column: Any) -> tuple[slice, np.ndarray, np.ndarray]:
+        """Return the output columns of one input column, and what public values of it become.
+
+        Parameters
+        ----------
+        column : str or int
+            Name of an input column, or its position where they have none.
+
+        Returns
+        -------
+        places : slice
+            Its output columns.
+        values : ndarray of shape (n_values,)
+            101 numbers from bound to bound, or the categories.
+        rows : ndarray of shape (n_values, n_columns)
+            The block of each of them.
+        """
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        used = [names[position] for position in self._blocks]
+        _refuse_unknown("column", [column], used)
+        start = 0
+        for name, block in zip(used, self._blocks.values(), strict=True):
+            if name == column:
+                break
+            start += block.width
+        if isinstance(block, _Number):
+            values = block.low * (1.0 - (share := np.linspace(0.0, 1.0, 101))) + block.high * share
+        else:
+            values = np.array(block.categories, dtype=object)
+        rows = np.zeros((len(values), block.width))
+        for places, entries in block.entries(values, column):
+            rows[np.arange(len(values)), places] = self._constant * entries
+        return slice(start, start + block.width), values, rows
 
     def coef_in_units(self, coef: Any, intercept: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients in the units of the input columns, and the intercept beside them.

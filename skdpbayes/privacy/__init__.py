@@ -68,6 +68,10 @@ from skdpbayes.privacy.mechanisms.objective_calibration import (
     redberg2023_delta,
     redberg2023_noise_multiplier,
 )
+from skdpbayes.privacy.mechanisms.objective_persons import (
+    PersonsObjectivePerturbation,
+    calibrate_objective_of_persons,
+)
 from skdpbayes.privacy.mechanisms.objective_perturbation import (
     ObjectivePerturbation,
     largest_curvature,
@@ -97,6 +101,7 @@ __all__ = [
     "LedgerEntry",
     "NoPrivacy",
     "ObjectivePerturbation",
+    "PersonsObjectivePerturbation",
     "PrivacyEvent",
     "PrivacyGuarantee",
     "PrivacyLedger",
@@ -109,6 +114,7 @@ __all__ = [
     "bounded_range_eta",
     "bounded_range_rho",
     "calibrate_objective",
+    "calibrate_objective_of_persons",
     "chain_event",
     "chaudhuri2011_scale",
     "compose",

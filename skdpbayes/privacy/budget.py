@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
-from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
+from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee, Unit
 
 __all__ = ["NO_NOISE", "Budget", "Law", "Ledger", "Noise", "Plan"]
 
@@ -80,6 +80,8 @@ class Budget:
         Where the claim is charged.
     seeded : bool, default=False
         Whether the noise can be reproduced by whoever knows the seed.
+    unit : {"record", "person"}, default="record"
+        Whose data may change between neighboring data sets.
     """
 
     epsilon: float
@@ -87,6 +89,7 @@ class Budget:
     adjacency: Adjacency
     ledger: Ledger | None = None
     seeded: bool = False
+    unit: Unit = "record"
 
     @property
     def private(self) -> bool:
@@ -121,6 +124,7 @@ class Budget:
             event=plan.event if self.private else NoPrivacy(),
             seeded=self.seeded,
             conditions=tuple(plan.conditions) if self.private else (),
+            unit=self.unit,
         )
 
     def reserve(self, plan: Plan, label: str) -> PrivacyGuarantee:

@@ -17,15 +17,27 @@ from skdpbayes.privacy.events import (
     event_from_dict,
 )
 
-__all__ = ["Adjacency", "PrivacyGuarantee", "check_adjacency", "profile_svg"]
+__all__ = [
+    "Adjacency",
+    "PrivacyGuarantee",
+    "Unit",
+    "check_adjacency",
+    "check_unit",
+    "profile_svg",
+]
 
 Adjacency: TypeAlias = Literal["replace_one", "zero_out"]
+Unit: TypeAlias = Literal["record", "person"]
 
 _NEIGHBOR = {
-    "replace_one": "one record is replaced by another",
-    "zero_out": "one record is replaced by a null record that contributes nothing",
+    ("record", "replace_one"): "one record is replaced by another",
+    ("record", "zero_out"): "one record is replaced by a null record that contributes nothing",
+    ("person", "replace_one"): "all records of one person are replaced by any others",
+    ("person", "zero_out"): (
+        "all records of one person are replaced by null records that contribute nothing"
+    ),
 }
-_FIELDS = ("epsilon", "delta", "adjacency", "mechanism", "event", "seeded", "conditions")
+_FIELDS = ("epsilon", "delta", "adjacency", "mechanism", "event", "seeded", "conditions", "unit")
 
 
 def check_adjacency(adjacency: str) -> Adjacency:
@@ -33,6 +45,16 @@ def check_adjacency(adjacency: str) -> Adjacency:
     if adjacency not in get_args(Adjacency):
         raise ValueError(f"adjacency must be 'replace_one' or 'zero_out', got {adjacency!r}")
     return adjacency  # type: ignore[return-value]
+
+
+def check_unit(unit: str) -> Unit:
+    """Return `unit`, refusing anything but the two names there are."""
+    if unit not in get_args(Unit):
+        raise ValueError(
+            "unit must be 'record' or 'person' (all records with one id, whatever the ids stand "
+            f"for), got {unit!r}"
+        )
+    return unit  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -46,7 +68,7 @@ class PrivacyGuarantee:
     delta : float
         In [0, 1].
     adjacency : {"replace_one", "zero_out"}
-        What may change between neighboring data sets. The number of records is public in both.
+        What may change between neighboring data sets. The number of units is public in both.
     mechanism : str
         How the release was made, in words.
     event : PrivacyEvent
@@ -56,6 +78,9 @@ class PrivacyGuarantee:
         the noise, and whoever sees two releases with one seed can subtract their noise.
     conditions : tuple of str, default=()
         Whatever the claim rests on, in words; empty where it is unconditional.
+    unit : {"record", "person"}, default="record"
+        Whose data may change: one record, or all records with one id (``fit(..., units=ids)``). The
+        number of records is public in the first case and not in the second.
 
     Examples
     --------
@@ -78,11 +103,13 @@ class PrivacyGuarantee:
     event: PrivacyEvent
     seeded: bool = False
     conditions: tuple[str, ...] = ()
+    unit: Unit = "record"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_nonnegative("epsilon", self.epsilon))
         object.__setattr__(self, "delta", check_probability("delta", self.delta))
         check_adjacency(self.adjacency)
+        check_unit(self.unit)
         if not isinstance(self.event, PrivacyEvent):
             raise TypeError(f"event must be a PrivacyEvent, got {type(self.event).__name__}")
         object.__setattr__(self, "seeded", bool(self.seeded))
@@ -98,6 +125,7 @@ class PrivacyGuarantee:
         mechanism: str,
         seeded: bool = False,
         conditions: tuple[str, ...] = (),
+        unit: Unit = "record",
     ) -> PrivacyGuarantee:
         """Return the guarantee with the epsilon that `event` has at `delta`.
 
@@ -107,15 +135,49 @@ class PrivacyGuarantee:
             What is released.
         delta : float
             In [0, 1].
-        adjacency, mechanism, seeded, conditions
+        adjacency, mechanism, seeded, conditions, unit
             As for the class.
         """
-        return cls(event.epsilon_at(delta), delta, adjacency, mechanism, event, seeded, conditions)
+        epsilon = event.epsilon_at(delta)
+        return cls(epsilon, delta, adjacency, mechanism, event, seeded, conditions, unit)
 
     @property
     def neighbor(self) -> str:
         """What the guarantee protects against, in words: "one record is ..."."""
-        return _NEIGHBOR[self.adjacency]
+        return _NEIGHBOR[self.unit, self.adjacency]
+
+    def of_persons(self, most_records: int) -> PrivacyGuarantee:
+        """Return what a claim for one record is worth to a person, by group privacy.
+
+        Parameters
+        ----------
+        most_records : int
+            The largest number of records that a person can have in the data, from a public rule
+            and not from the data; the claim that is returned states it as a condition.
+
+        Examples
+        --------
+        >>> from skdpbayes.privacy import GaussianDP, PrivacyGuarantee
+        >>> one = PrivacyGuarantee.from_event(
+        ...     GaussianDP(0.25), delta=1e-5, adjacency="zero_out", mechanism="Gaussian noise")
+        >>> print(one.of_persons(5))
+        (6.05, 1e-05)-differentially private when all records of one person are replaced by null
+        records that contribute nothing (zero_out), by Gaussian noise. This holds if no person has
+        more than 5 records.
+        """
+        from skdpbayes.privacy.group import group  # its events lead to this module
+
+        if self.unit != "record":
+            raise ValueError("this claim is for persons already")
+        return PrivacyGuarantee.from_event(
+            group(self.event, most_records),
+            delta=self.delta,
+            adjacency=self.adjacency,
+            mechanism=self.mechanism,
+            seeded=self.seeded,
+            conditions=(*self.conditions, f"no person has more than {most_records} records"),
+            unit="person",
+        )
 
     def epsilon_at(self, delta: float) -> float:
         """Return the smallest epsilon that holds at `delta` (the whole event, rounded up)."""
@@ -141,12 +203,15 @@ class PrivacyGuarantee:
         Parameters
         ----------
         text : str
-            A JSON object with exactly the fields of the class.
+            A JSON object with exactly the fields of the class; without ``unit``, which older
+            files do not have, it is a claim for one record.
         """
         try:
             fields: Any = json.loads(text)
         except json.JSONDecodeError as error:
             raise ValueError(f"not a privacy guarantee in JSON: {error}") from error
+        if isinstance(fields, dict):
+            fields.setdefault("unit", "record")
         if not isinstance(fields, dict) or set(fields) != set(_FIELDS):
             raise ValueError(f"a privacy guarantee in JSON has the fields {', '.join(_FIELDS)}")
         fields["event"] = event_from_dict(fields["event"])

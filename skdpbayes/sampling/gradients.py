@@ -146,7 +146,7 @@ def _plan(budget: Budget, n: int, size: int, options: dict[str, Any]) -> Gradien
 
 
 @dataclass
-class _Gradients:
+class Gradients:
     """A user's functions as the potential of a chain."""
 
     per_record: Callable[[Any, Any], Any]
@@ -258,8 +258,9 @@ def chain(
     clip_norm : float
         Length to which the gradient of each record is clipped. Noise is in proportion to it.
     step_size : float
-        Step on the gradient of the log-posterior. A stable step is below one over its largest
-        curvature, about the number of records times that of one.
+        Step on the gradient of the log-posterior. A stable step of ``"sgld"`` is below one over its
+        largest curvature, about the number of records times that of one; of ``"sghmc"`` and
+        ``"sgnht"``, which step positions and momenta, below one over the root of it.
     epsilon, delta : float, default=1.0, 1e-5
         The budget. An infinite epsilon samples without private noise; gradients are clipped all the
         same.
@@ -326,7 +327,7 @@ def chain(
     generator = randomness.make_generator(random_state)
     claim = budget.reserve(plan, "chain")
     with spent(ledger):
-        potential = _Gradients(
+        potential = Gradients(
             per_record_gradient,
             prior_gradient,
             as_arrays(data),

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
@@ -104,13 +105,18 @@ def test_average_is_close_to_the_plain_model_and_better_than_a_draw():
     X, y = make_census(8000, encoding="raw", return_X_y=True, random_state=0)
     plain = LogisticRegression(C=10.0, max_iter=1000).fit(X[:6000], y[:6000])
     target = plain.score(X[6000:], y[6000:])
-    scores = [
-        DPSGLDClassifier(epsilon=3.0, adjacency="zero_out", random_state=seed)
-        .fit(X[:6000], y[:6000])
-        .score(X[6000:], y[6000:])
-        for seed in range(3)
-    ]
+    scores, losses, drawn_losses = [], [], []
+    for seed in range(3):
+        fitted = DPSGLDClassifier(epsilon=3.0, adjacency="zero_out", random_state=seed)
+        fitted.fit(X[:6000], y[:6000])
+        scores.append(fitted.score(X[6000:], y[6000:]))
+        losses.append(log_loss(y[6000:], fitted.predict_proba(X[6000:])))
+        draws = fitted.sample_posterior(20, random_state=0)
+        for coef, intercept in zip(draws["coef"], draws["intercept"], strict=True):
+            odds = np.clip(X[6000:] @ coef[0] + intercept[0], -500, 500)
+            drawn_losses.append(log_loss(y[6000:], 1.0 / (1.0 + np.exp(-odds))))
     assert np.mean(scores) > target - 0.03
+    assert np.mean(losses) < np.mean(drawn_losses)
 
 
 def test_a_share_for_the_moments_is_spent_whatever_they_are_worth():
@@ -126,8 +132,8 @@ def test_a_share_for_the_moments_is_spent_whatever_they_are_worth():
     # with enough of them "auto" is a fifth
     auto, fifth = (DPSGLDClassifier(preconditioner=p).plan(10**4, 20).plan for p in ("auto", 0.2))
     assert auto.moments_mu == fifth.moments_mu > 0.0
-    with pytest.raises(ValueError, match="2001 columns"):
-        DPSGLDClassifier(preconditioner=0.2).plan(10**6, 2001)
+    with pytest.raises(ValueError, match="4097 columns"):
+        DPSGLDClassifier(preconditioner=0.2).plan(10**6, 4097)
 
 
 def test_one_scale_is_that_of_every_prior():

@@ -41,6 +41,7 @@ def ends(model, level=0.9):
     return np.concatenate([found["coef"][0], found["intercept"]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "params"),
     [

@@ -24,7 +24,7 @@ from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.papers import wang2015_noise_multiplier
-from skdpbayes.papers.renyi import rdp_epsilon, rdp_noise_multiplier
+from tests.privacy.renyi_reference import rdp_epsilon, rdp_noise_multiplier
 
 PRIOR = CoefficientPrior.normal(10.0, 10.0)
 BASE = {

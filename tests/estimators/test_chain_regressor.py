@@ -71,11 +71,20 @@ def test_runs_of_states_answer_as_their_states_do():
     states = drift + 0.3 * rng.normal(size=(100, 2))
     score = Score(states, np.full(100, 0.01), np.zeros(2), 1.0, 0.01)
     rows, theta = rng.normal(size=(40, 2)) / math.sqrt(2.0), np.array([0.2, 0.1])
-    expected, told, _ = ErrorAnswers(1.1, math.inf).at_states(rows, score, 1.0, 0.0)(theta)
+    expected, told, spread = ErrorAnswers(1.1, math.inf).at_states(rows, score, 1.0, 0.0)(theta)
     bound = 1.0 / np.linalg.norm(rows, axis=1)[:, None]
     value, slope = _mean_clipped((rows @ (states - theta).T) / 1.1, bound / 1.1)
     np.testing.assert_allclose(expected, 1.1 * value.mean(axis=1), atol=0.003)
     np.testing.assert_allclose(told, slope.mean(axis=1), atol=0.003)
+    # the variance of a mean over states, by drawn errors; that of single residuals is larger
+    errors = 1.1 * stats.norm.ppf((np.arange(2000) + 0.5) / 2000)
+    gaps = (rows @ (states - theta).T)[:, :, None] - errors
+    answers = np.clip(gaps, -bound[:, None], bound[:, None]).mean(axis=1)
+    ratio = spread / answers.var(axis=1)
+    assert ratio.min() > 0.92
+    assert ratio.max() < 1.1
+    single = np.clip(gaps, -bound[:, None], bound[:, None]).var(axis=(1, 2))
+    assert np.max(single / answers.var(axis=1)) > 1.3
 
 
 @pytest.mark.parametrize("deviation", [0.05, 0.4, 1.0, 3.0])

@@ -38,6 +38,13 @@ def _codes(n=N):
     return X, np.array(["no", "yes"])[(X[:, 0] + rng.integers(0, 2, n) > 1).astype(int)]
 
 
+def _with_gaps():
+    X, y = _codes()
+    X = X.astype(float)
+    X[::7, 0] = X[1500:, 1] = np.nan  # a whole chunk, or more, without a value
+    return X, y
+
+
 def _regression(n=N):
     X, _ = _numbers(n)
     return X, X[:, 0] - X[:, 1] + np.random.default_rng(2).normal(size=n)
@@ -59,6 +66,11 @@ CASES = {
     "naive Bayes, categories from the data": (
         LaplaceNaiveBayes(distribution="categorical", random_state=0),
         _codes,
+    ),
+    "naive Bayes, missing values": (_categorical(missing=True), _with_gaps),
+    "naive Bayes, categories from the data with missing values": (
+        LaplaceNaiveBayes(distribution="categorical", missing=True, random_state=0),
+        _with_gaps,
     ),
     "naive Bayes, one draw": (_categorical(mechanism="ops"), _codes),
     "naive Bayes, moments": (
@@ -319,6 +331,16 @@ def test_what_is_wrong_is_said_before_the_charge_and_quotes_no_value(wrong):
         model.fit(X, y)
     assert "987654" not in str(caught.value)
     assert not hasattr(model, "n_features_in_")
+
+
+def test_missing_values_are_found_in_the_reading_pass():
+    X, y = _numbers(100)
+    X[77, 0] = np.nan
+    model = LaplaceNaiveBayes(
+        distribution="gaussian", bounds=(-2, 2), classes=[0, 1], ledger=_Refusing()
+    )
+    with pytest.raises(ValueError, match="contains NaN"):
+        model.fit(RowBlocks([X[:50], X[50:]]), RowBlocks([y[:50], y[50:]]))
 
 
 def test_wrong_codes_are_found_in_the_reading_pass():

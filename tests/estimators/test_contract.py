@@ -33,6 +33,7 @@ def test_scikit_learn_checks_with_defaults(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
 @parametrize_with_checks([case.make(epsilon=1e6, **case.required) for case in CASES])
 def test_scikit_learn_checks_including_scores_at_large_epsilon(estimator, check):
     check(estimator)
@@ -93,6 +94,22 @@ def test_clone_and_pickle_keep_parameters_and_predictions(case):
     assert repr(fresh.get_params()) == repr(fitted.get_params())
     with pytest.raises(NotFittedError):
         fresh.predict(X)
+
+
+@pytest.mark.parametrize("source", [982_451_653, np.random.default_rng(5)], ids=["int", "rng"])
+@each_case
+def test_a_fitted_object_holds_nothing_that_its_noise_was_made_from(case, source):
+    """A seed or a generator's state would take the noise off again."""
+    fitted = case.build(random_state=source).fit(*case.data())
+    stored = pickle.dumps(fitted)
+    assert pickle.loads(stored).random_state is None
+    shown = repr(fitted) + fitted._repr_html_()
+    if isinstance(source, int):
+        assert source.to_bytes(4, "little") not in stored
+        assert str(source) not in shown
+        assert clone(fitted).random_state == source  # searches clone what they were given
+    assert b"PCG64" not in stored
+    assert "PCG64" not in shown
 
 
 @each_case

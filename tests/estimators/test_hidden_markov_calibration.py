@@ -36,6 +36,7 @@ def coverage(epsilon, n_logs=N_LOGS, sizes=(3, 4, 200), n_iter=900, **params):
     return np.mean(inside)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_intervals_cover_nine_times_in_ten(epsilon):
     # 200 intervals of 40 logs: the share has a standard error of about 0.023.

@@ -44,6 +44,7 @@ def _coverage(n_fits, epsilon, **params):
     return np.mean(hits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_intervals_cover(epsilon):
     """90 % intervals cover 86 to 94 % of six coefficients in 100 fits of 5000 records."""
@@ -55,6 +56,7 @@ def test_intervals_do_not_believe_a_small_C():
     assert 0.78 <= _coverage(50, 2.0, C=0.1) <= 0.94
 
 
+@pytest.mark.slow
 def test_weak_features_are_covered_too():
     """Features of scales 1 to 1/10 with coefficients that no scale tells: above 80 % each."""
     scales, truth = np.array([1.0, 0.56, 0.32, 0.18, 0.1]), np.array([2.0, -2.0, 2.0, -2.0, 2.0])

@@ -39,6 +39,7 @@ def nuts_chains(X, y, beta, C):
     return np.asarray(run.get_samples(group_by_chain=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("beta", "C"), [(1.0, 5.0), (0.05, 1.0)])
 def test_moments_agree_with_an_independent_sampler(beta, C):
     """Means, variances and correlations within 4.5 standard errors of two independent runs."""

@@ -502,6 +502,7 @@ def test_two_private_steps_make_one_claim():
     assert privacy_of(columns.fit(X)).epsilon == 2.0
 
 
+@pytest.mark.slow
 def test_a_grid_search_charges_both_steps_in_every_fold(tmp_path):
     X = table()
     ledger = PrivacyLedger(tmp_path / "budget.sqlite", epsilon=100.0, delta=1e-3)
@@ -527,6 +528,7 @@ def test_quantiles_with_little_noise():
     assert private_quantiles(x, 0.5, epsilon=np.inf).values.shape == (1,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("law", "given"),
     [

@@ -37,6 +37,7 @@ def event_of(step: Step, more: int = 0) -> PrivacyEvent:
     return repeat(one, step.count + more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["zero_out", "replace_one"])
 @pytest.mark.parametrize("seed", range(25))
 def test_random_steps(seed: int, adjacency: str) -> None:
@@ -106,6 +107,7 @@ ORDINARY = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["zero_out", "replace_one"])
 @pytest.mark.parametrize("sampling", ["poisson", "fixed"])
 @pytest.mark.parametrize("settings", ORDINARY)

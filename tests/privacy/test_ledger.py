@@ -290,10 +290,7 @@ class TestFilterAndUnit:
         assert (count("sum"), count("gaussian")) == (10, 4)
 
     def test_the_unit_of_a_claim_must_match(self, tmp_path):
-        class Person(PrivacyGuarantee):
-            unit = "person"
-
-        person = Person(0.1, 0.0, "replace_one", "test noise", PureDP(0.1))
+        person = PrivacyGuarantee(0.1, 0.0, "replace_one", "test noise", PureDP(0.1), unit="person")
         records = PrivacyLedger(tmp_path / "records", epsilon=1.0)
         persons = PrivacyLedger(tmp_path / "persons", epsilon=1.0, unit="person")
         assert (records.unit, PrivacyLedger(tmp_path / "persons").unit) == ("record", "person")

@@ -113,6 +113,7 @@ def reserve_until_killed(ledger, acknowledge):
         os.write(acknowledge, f"{ledger.reserve(asked)}\n".encode())
 
 
+@pytest.mark.slow
 def test_kill_in_the_middle_loses_nothing(path):
     ledger = PrivacyLedger(path, epsilon=1000.0)
     moments = random.Random(7)

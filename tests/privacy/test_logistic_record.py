@@ -147,6 +147,7 @@ def _exact_joint_delta(epsilon, mu, curvature, information_mu, center, deleted):
     return np.trapezoid(np.trapezoid(gap, z, axis=1), y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("information_mu", [0.1, 0.5])
 @pytest.mark.parametrize(
     ("epsilon", "mu", "curvature"), [(0.5, 0.3, 0.2), (1.0, 0.5, 2.0), (0.3, 0.3, 0.5)]

@@ -130,6 +130,7 @@ def test_the_softmax_gradient_norm_at_the_ends():
     assert gradient_sensitivity("softmax", 2.0, n_classes=4) == 4.0 * math.sqrt(2.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [3, 5])
 @pytest.mark.parametrize("norm", [0.5, 2.0, 5.0])
 def test_no_pair_of_softmax_gradients_is_farther_apart(norm, n_classes):

@@ -67,6 +67,7 @@ def farthest(d, adjacency, weights, order, n_starts=12):
     return max(-minimize(distance, s, method="Nelder-Mead", options=options).fun for s in starts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [WEIGHTS, NO_INTERCEPT], ids=["intercept", "none"])
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
 @pytest.mark.parametrize("d", [1, 2, 3])

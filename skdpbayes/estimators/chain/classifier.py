@@ -63,9 +63,9 @@ class DPSGLDClassifier(LinearChain, PrivateClassifier):
     their own share of the budget. The claim is unconditional: it does not matter whether the chain
     has converged. Batches are Poisson samples (or uniform of fixed size) with exactly the inclusion
     probability that is accounted for, an empty batch is a noise-only step, and the sum is divided
-    by the expected size. Arithmetic: each record's clipped gradient is rounded to multiples of a
-    power of two that make sums exact, whatever the order of the records; the sum is mapped to the
-    grid of :math:`2^{-28}` noise standard deviations and
+    by the expected size. Arithmetic: rows and clipped residuals are cut toward zero to a public
+    grid, so that sums are exact integers, equal to the last bit for any order of the records,
+    blocks and threads; they are mapped to the grid of :math:`2^{-28}` noise standard deviations and
     exact discrete Gaussian noise is added there. What rounding adds to the sensitivity is in the
     noise. With an int ``random_state`` the guarantee needs the seed to stay secret. Every refit is
     a new release, and cross-validation pays once per fold.

@@ -59,11 +59,16 @@ class Moments:
     covariance_noise: float
     """Standard deviation of the noise on the diagonal; off it, by sqrt(2) less."""
 
-    def redrawn(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and covariance that the rows may have had, given what was released."""
+    def redrawn(
+        self, generator: np.random.Generator, share: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and covariance that the rows may have had, given what was released.
+
+        ``share`` of the deviation of the covariance's noise is drawn again.
+        """
         d = self.mean.shape[0]
         square = generator.standard_normal((d, d))
-        noise = self.covariance_noise * 0.5 * (square + square.T)
+        noise = share * self.covariance_noise * 0.5 * (square + square.T)
         mean = self.mean + self.mean_noise * generator.standard_normal(d)
         return mean, self.covariance + noise
 

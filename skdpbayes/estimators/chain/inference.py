@@ -74,6 +74,13 @@ TOLERANCE = 1e-4
 class Answers(Protocol):
     """How records at given rows answer at the states of a chain, by the model."""
 
+    design_noise: float
+    """Share of the noise of released moments that is drawn again.
+
+    All of it is cautious: the released moments hold it once already. The shares were chosen by the
+    coverage in the simulations of the user guide.
+    """
+
     def at_states(
         self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
     ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -88,6 +95,8 @@ class Answers(Protocol):
 @dataclass(frozen=True)
 class LabelAnswers:
     """Logistic regression of two classes."""
+
+    design_noise = 1.0
 
     def at_states(
         self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
@@ -120,6 +129,7 @@ class ErrorAnswers:
     """Standard deviation of the errors."""
     width: float
     """That of a Huber loss, or infinite."""
+    design_noise = 0.5
 
     def at_states(
         self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
@@ -127,19 +137,24 @@ class ErrorAnswers:
         """Mean clipped residuals at every state, averaged over the errors.
 
         Steps in a row are taken together: predictions at their states are normal around their mean,
-        so that their variance adds to that of the errors. The variance of an answer is that of a
-        record whose states are at the truth: away from it residuals are clipped more often and vary
-        less.
+        so that their variance adds to that of the errors. An answer is a mean over states, which
+        varies less than a residual: by Hermite's expansion of the clipped residual, of which the
+        first term keeps the share rho of its variance, the errors', and the others at most rho^3.
         """
+        logits = rows @ score.states.T
+        around = logits - (logits @ score.weights)[:, None]
+        total = np.sqrt(self.scale**2 + np.square(around) @ score.weights)
         bound = np.minimum(self.width, clip_norm / np.linalg.norm(rows, axis=1))
-        ratio = bound / self.scale
-        inside = 2.0 * ndtr(ratio) - 1.0 - 2.0 * ratio * _density(ratio)
-        square = np.square(self.scale) * inside + 2.0 * np.square(bound) * ndtr(-ratio)
-        spread = (1.0 + of_batches) * square
+        ratio = bound / total
+        within = 2.0 * ndtr(ratio) - 1.0
+        square = np.square(total) * (within - 2.0 * ratio * _density(ratio))
+        square += 2.0 * np.square(bound) * ndtr(-ratio)
+        linear = np.square(total * within)
+        rho = np.square(self.scale / total)
+        spread = rho * linear + rho**3 * (square - linear) + of_batches * square
         n_states = score.states.shape[0]
         starts = np.linspace(0, n_states, min(n_states, RUNS), endpoint=False).astype(int)
         shares = np.add.reduceat(score.weights, starts)
-        logits = rows @ score.states.T
         mean = np.add.reduceat(logits * score.weights, starts, axis=1) / shares
         squares = np.add.reduceat(np.square(logits) * score.weights, starts, axis=1) / shares
         deviation = np.sqrt(self.scale**2 + np.maximum(squares - np.square(mean), 0.0))
@@ -215,7 +230,7 @@ class ScoreEquation:
         assert known is not None
         mean, covariance = known.mean, known.covariance
         if generator is not None:
-            mean, covariance = known.redrawn(generator)
+            mean, covariance = known.redrawn(generator, self.answers.design_noise)
         middle = coordinates.apply(mean - coordinates.center)
         matrix = coordinates.apply(coordinates.apply(covariance).T)
         values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))

@@ -44,7 +44,7 @@ from skdpbayes.estimators.hmm.plan import (
 from skdpbayes.estimators.hmm.posterior import StatesPosterior, learn
 from skdpbayes.estimators.hmm.selection import select_n_states
 from skdpbayes.exceptions import PrivacyWarning
-from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator, offers
+from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator, offers, refuse_arguments
 from skdpbayes.fitting.records import Block, Public, Records
 from skdpbayes.privacy.budget import Budget, Law
 from skdpbayes.release import counts as release
@@ -277,6 +277,7 @@ class PrivateHMM(PrivateEstimator):
         times: Any = None,
         sequences: Any = None,
         lengths: Any = None,
+        **unknown: Any,
     ) -> Self:
         """Release the event log privately and learn the model from the release.
 
@@ -293,12 +294,15 @@ class PrivateHMM(PrivateEstimator):
             step.
         lengths : sequence of int, default=None
             Where each row is its own step: the numbers of rows of the sequences, in order.
+        **unknown
+            Refused; for ``units`` the error says what to do instead.
 
         Returns
         -------
         self
             The fitted estimator.
         """
+        refuse_arguments(self, unknown)
         return self._fit(X, times, sequences, lengths)
 
     def plan(self, n_samples: int, n_features: int, *, categories: Any = None) -> FitPlan:

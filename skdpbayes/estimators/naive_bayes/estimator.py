@@ -27,6 +27,7 @@ from skdpbayes.estimators.naive_bayes.counts import CountsPlan, add_noise, plan_
 from skdpbayes.estimators.naive_bayes.layout import (
     bound_of,
     build_layout,
+    categories_from,
     check_rows,
     column_kinds,
     count_block,
@@ -43,6 +44,7 @@ from skdpbayes.fitting.estimator import NOT_PRIVATE, offers, refuse_arguments
 from skdpbayes.fitting.frames import with_names
 from skdpbayes.fitting.merging import check_seeds, merged_seeds, parallel_claim, seeds_of
 from skdpbayes.fitting.records import Public, Records, read_table
+from skdpbayes.fitting.units import WHOLE
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.guarantee import Adjacency
 
@@ -99,7 +101,9 @@ class LaplaceNaiveBayes(PrivateClassifier):
 
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private for the exchange of
     one record, features and label, against another one (``adjacency="replace_one"``) or against a
-    null record that adds nothing (``"zero_out"``); the number of records is public in both.
+    null record that adds nothing (``"zero_out"``); the number of records is public in both. With
+    ``fit(X, y, units=ids)`` all records with one id are exchanged together, and the number of
+    persons is public instead.
     Released are the noisy statistics ``statistics_``; all other attributes, predictions and any
     number of posterior draws are computed from them and cost nothing more. The label set,
     ``categories``, ``bounds`` and ``max_total`` are assumed public: values outside the bounds are
@@ -179,13 +183,13 @@ class LaplaceNaiveBayes(PrivateClassifier):
         The noisy statistics, released: tables side by side, class counts if there is no table,
         tokens, moments (zeros at ``epsilon=inf``). Not there with ``mechanism="ops"``.
     class_count_ : ndarray of shape (n_classes,)
-        Posterior mean of the number of records of each class, released.
+        Posterior mean of the number of records of each class, released; of persons with ``units``.
     class_log_prior_ : ndarray of shape (n_classes,)
         Logarithm of the estimated class probabilities, released.
     noise_ : tuple of Noise
         Law and scale of the noise on a count, one per merged release, public.
     n_records_ : int
-        Number of records, public.
+        Number of records, or of persons with ``units``, public.
     n_features_in_ : int
         Number of columns, public.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -231,6 +235,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
     }
     _reads_chunks = True
     _seeds: tuple[Any, ...]
+    _takes_units = True
 
     def __init__(
         self,
@@ -273,7 +278,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         self.random_state = random_state
         self.ledger = ledger
 
-    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
+    def fit(self, X: Any, y: Any, units: Any = None, **unknown: Any) -> Self:
         """Release the noisy statistics of the records and learn from them.
 
         Parameters
@@ -283,6 +288,10 @@ class LaplaceNaiveBayes(PrivateClassifier):
             or all are multinomial.
         y : array-like of shape (n_samples,)
             The labels.
+        units : array-like of shape (n_samples,), default=None
+            Whose record each row is: any hashable ids. All records of one person are then protected
+            together, the model weighs every person once, and the number of persons is public
+            while the number of records is not. None: every record is a unit of its own.
         **unknown
             Refused; for ``sample_weight`` the error says what to do instead.
 
@@ -292,7 +301,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
             The fitted estimator.
         """
         refuse_arguments(self, unknown)
-        self._fit(X, y)
+        self._fit(X, y, units=units)
         self._seeds = seeds_of(self.random_state)
         return self
 
@@ -313,12 +322,11 @@ class LaplaceNaiveBayes(PrivateClassifier):
                 raise
         public = rows.public
         kinds = column_kinds(self.distribution, (public.n_features, public.names))
-        missing = check_flag("missing", self.missing)
-        taken = [j for j, kind in enumerate(kinds) if missing and kind == "categorical"]
-        refuse_missing(rows.X, taken)
         categories: Any = self.categories
         conditions: tuple[str, ...] = ()
         in_memory = isinstance(rows, Records)
+        if in_memory:
+            refuse_missing(rows.X, self._may_miss(kinds))
         learned = categories is None and "categorical" in kinds
         if learned:
             warnings.warn(
@@ -328,7 +336,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
                 stacklevel=4,
             )
             found = rows.survey(partial(highest_codes, kinds=kinds)) if in_memory else rows.seen
-            categories, conditions = np.max(found, axis=0).tolist(), (FROM_DATA,)
+            categories, conditions = categories_from(found), (FROM_DATA,)
         layout = self._layout(kinds, public.names, categories)
         if not in_memory and layout.moment_columns and np.isinf(self.epsilon):
             raise ValueError(
@@ -347,9 +355,15 @@ class LaplaceNaiveBayes(PrivateClassifier):
     def _look(self, n_features: int, names: np.ndarray | None) -> Any:
         """What the reading pass asks of every chunk besides: its codes, or that they are right."""
         kinds = column_kinds(self.distribution, (n_features, names))
-        if self.categories is None and "categorical" in kinds:
-            return partial(highest_codes, kinds=kinds)
-        return partial(check_rows, self._layout(kinds, names, self.categories))
+        then: Any = partial(highest_codes, kinds=kinds)
+        if self.categories is not None or "categorical" not in kinds:
+            then = partial(check_rows, self._layout(kinds, names, self.categories))
+        return partial(_looked_at, self._may_miss(kinds), then)
+
+    def _may_miss(self, kinds: tuple[str, ...]) -> list[int]:
+        """Return the columns in which values may be missing."""
+        missing = check_flag("missing", self.missing)
+        return [j for j, kind in enumerate(kinds) if missing and kind == "categorical"]
 
     def _layout(self, kinds: tuple[str, ...], names: Any, categories: Any) -> Any:
         return build_layout(
@@ -420,7 +434,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
             share, alpha = float(self.min_probability), float(self.alpha)
             plan = plan_draw(layout, public.n_classes, share, alpha, budget)
         else:
-            plan = plan_noise(layout, self.mechanism, budget)
+            plan = plan_noise(layout, self.mechanism, budget, public)
         return replace(plan, conditions=public.conditions + plan.conditions)
 
     def _refuse_idle(self, layout: Any) -> None:
@@ -446,6 +460,8 @@ class LaplaceNaiveBayes(PrivateClassifier):
         layout, n, n_classes = plan.layout, rows.public.n, rows.public.n_classes
         law = plan.noise.law if isinstance(plan, CountsPlan) else "none"
         exact = rows.total(count_block, layout, n_classes, law)
+        if rows.weight is not None:
+            exact = exact / WHOLE
         if isinstance(plan, DrawPlan):
             drawn = draw_probabilities(layout, exact, n, plan, generator)
             return TablesPosterior.drawn(layout, drawn, n)
@@ -591,7 +607,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         return state
 
     @available_if(_can_be_updated)
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, units: Any = None) -> Self:
         """Learn from another batch of records that no earlier batch contains.
 
         The batch is released under its own noise with the full ``epsilon`` and merged with what
@@ -608,6 +624,8 @@ class LaplaceNaiveBayes(PrivateClassifier):
         classes : array-like or None, default=None
             The public label set; needed in the first call unless the parameter of that name is
             set, since a batch may lack a label.
+        units : array-like of shape (n_samples,), default=None
+            As in ``fit``; all records of a person must be in one batch.
 
         Returns
         -------
@@ -623,12 +641,12 @@ class LaplaceNaiveBayes(PrivateClassifier):
             raise ValueError("classes must be passed on the first call to partial_fit.")
         part = type(self)(**{**self.get_params(deep=False), "classes": labels})
         if released is None:
-            part.fit(X, y)
+            part.fit(X, y, units=units)
             self.__dict__.update(_fitted_state(part))
             return self
         # the same seed would give every batch the same noise, which then cancels
         part.random_state = randomness.derived_state(self.random_state, 0, len(released.noises))
-        part.fit(X, y)
+        part.fit(X, y, units=units)
         parts = (self, part)
         _check_mergeable(parts)
         return self._keep_merged(parts, part._posterior.reading)
@@ -648,18 +666,31 @@ class LaplaceNaiveBayes(PrivateClassifier):
         return tags
 
 
+def _looked_at(may_miss: list[int], then: Any, X: Any) -> Any:
+    refuse_missing(X, may_miss)
+    return then(X)
+
+
 def _with_moments(release: Release, rows: Records) -> Release:
     """Keep exact means and variances of every class, for ``epsilon=inf``."""
     columns = list(release.layout.moment_columns)
-    X, codes, _ = rows.block()
+    X, codes, weight = rows.block()
     block = np.asarray(X[:, columns], dtype=np.float64)
     moments = np.zeros((rows.public.n_classes, len(columns), 2))
     for c in range(moments.shape[0]):
-        members = block[codes == c]
-        if members.shape[0]:
-            moments[c] = np.stack([members.mean(axis=0), members.var(axis=0)], axis=1)
-    largest = float(np.var(block, axis=0).max())
+        members = np.flatnonzero(codes == c)
+        if members.size:
+            moments[c] = _mean_variance(block[members], None if weight is None else weight[members])
+    largest = float(_mean_variance(block, weight)[:, 1].max())
     return replace(release, exact_moments=moments, largest_variance=largest)
+
+
+def _mean_variance(rows: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """Return mean and variance of each column, shape (columns, 2)."""
+    if weight is None:
+        return np.stack([rows.mean(axis=0), rows.var(axis=0)], axis=1)
+    mean = np.average(rows, axis=0, weights=weight)
+    return np.stack([mean, np.average((rows - mean) ** 2, axis=0, weights=weight)], axis=1)
 
 
 def _fitted_state(estimator: LaplaceNaiveBayes) -> dict[str, Any]:
@@ -692,10 +723,12 @@ def _check_mergeable(parts: Sequence[LaplaceNaiveBayes]) -> None:
             and {noise.law for noise in release.noises} == {noise.law for noise in other.noises}
             # What a part was fitted with: its parameters may have been changed since.
             and part.privacy_.adjacency == first.privacy_.adjacency
+            and part.privacy_.unit == first.privacy_.unit
         )
         if not same:
             raise ValueError(
                 "merge needs models fitted with equal classes, distribution, categories, binarize, "
-                "bounds, max_total, adjacency and law of noise (mechanism), all private or none; "
+                "bounds, max_total, adjacency and law of noise (mechanism), all private or none, "
+                "all with units or none; "
                 "pass classes=[...] so that every part knows all labels."
             )

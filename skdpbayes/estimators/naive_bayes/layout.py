@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -13,6 +13,7 @@ from skdpbayes import models
 from skdpbayes._validation import check_choice, check_integer, check_real
 from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.records import Block
+from skdpbayes.fitting.units import WHOLE
 
 if TYPE_CHECKING:
     from skdpbayes.models.naive_bayes import NaiveBayesLayout
@@ -22,6 +23,7 @@ __all__ = [
     "Shape",
     "bound_of",
     "build_layout",
+    "categories_from",
     "check_rows",
     "column_kinds",
     "count_block",
@@ -155,13 +157,18 @@ def _columns_of(kinds: tuple[str, ...], name: str) -> tuple[int, ...]:
     return tuple(j for j, kind in enumerate(kinds) if kind == name)
 
 
-def highest_codes(X: Any, kinds: tuple[str, ...]) -> list[int]:
-    """Take the numbers of categories from the data, one per categorical column."""
+def highest_codes(X: Any, kinds: tuple[str, ...]) -> np.ndarray:
+    """Return the largest code of a block in each categorical column; NaN where all are missing."""
     _refuse_sparse(X)
-    highest = [np.fmax.reduce(X[:, j]) for j in _columns_of(kinds, "categorical")]
+    return np.array([np.fmax.reduce(X[:, j]) for j in _columns_of(kinds, "categorical")])
+
+
+def categories_from(found: Sequence[np.ndarray]) -> list[int]:
+    """Take the numbers of categories from the largest codes of all blocks."""
+    highest = np.fmax.reduce(np.array(found, dtype=np.float64), axis=0)
     if np.isnan(highest).any():
         raise ValueError("X has a categorical column without a value: pass categories.")
-    if max(highest) >= LARGEST_CODE:
+    if highest.max() >= LARGEST_CODE:
         raise ValueError(
             f"categories=None takes codes below {LARGEST_CODE}, and X has a larger one. Encode the "
             "categories as 0, 1, ..., or pass their public numbers."
@@ -337,7 +344,23 @@ def indicators(layout: NaiveBayesLayout, X: Any) -> Any:
 
 
 def count_block(block: Block, layout: NaiveBayesLayout, n_classes: int, law: str) -> np.ndarray:
-    """Count rows into exact statistics, integers of shape (n_classes, n_statistics)."""
+    """Count rows into exact statistics, integers of shape (n_classes, n_statistics).
+
+    Weighted rows are counted in units of 1 / WHOLE, those of each weight at a time.
+    """
+    if block.weight is None:
+        return _count(block, layout, n_classes, law)
+    assert block.target is not None
+    statistics = np.zeros((n_classes, layout.n_statistics), dtype=np.int64)
+    whole = np.rint(block.weight * WHOLE).astype(np.int64)
+    for weight in np.unique(whole):
+        rows = np.flatnonzero(whole == weight)
+        part = Block(block.X[rows], block.target[rows])
+        statistics += weight * _count(part, layout, n_classes, law)
+    return statistics
+
+
+def _count(block: Block, layout: NaiveBayesLayout, n_classes: int, law: str) -> np.ndarray:
     X, codes = fill_missing(layout, block.X), block.target
     assert codes is not None
     statistics = np.zeros((n_classes, layout.n_statistics), dtype=np.int64)

@@ -28,6 +28,7 @@ from skdpbayes.estimators.objective.plan import (
     automatic_C,
     check_information,
     check_margin,
+    check_persons,
     check_published,
     check_reachable,
     make_plan,
@@ -66,7 +67,9 @@ class ObjPertLogisticRegression(PrivateClassifier):
     **Privacy guarantee.** The fit is ``(epsilon, delta)``-differentially private, pure for
     ``delta=0``. The unit is one record (a row of ``X`` with its label): ``adjacency`` says
     whether it is replaced by another or by a null record that contributes nothing; the number of
-    records is public in both. Released are the coefficients and, if ``inference_budget > 0``, the
+    records is public in both. With ``fit(X, y, units=ids)`` the unit is a person, all records with
+    one id, and the number of persons is public instead. Released are the
+    coefficients and, if ``inference_budget > 0``, the
     Fisher information at them; predictions, intervals and posterior draws are computed from these
     alone. Assumed public are all parameters, the number of records and features and the label
     set. No exact minimizer is needed: its gradient norm is driven below a public tolerance that
@@ -182,6 +185,7 @@ class ObjPertLogisticRegression(PrivateClassifier):
     True
     """
 
+    _takes_units = True
     _reads_chunks = True
 
     def __init__(
@@ -242,7 +246,9 @@ class ObjPertLogisticRegression(PrivateClassifier):
         share = worthwhile_share(problem, float(self.inference_budget))
         settings = {"mechanism": self.mechanism, "calibration": self.calibration}
         if isinstance(self.C, str):
-            C = automatic_C(problem, **settings, coef_norm=problem.coef_norm)
+            C = automatic_C(
+                problem, **settings, coef_norm=problem.coef_norm, inference_budget=share
+            )
         else:
             C = float(self.C)
             check_reachable(problem, C, **settings, inference_budget=share)
@@ -289,6 +295,7 @@ class ObjPertLogisticRegression(PrivateClassifier):
             coef_norm=check_scale("coef_norm_guess", self.coef_norm_guess),
             nonnegative=bool(self.nonnegative),
             constant=float(self.intercept_scaling) if self.fit_intercept else 0.0,
+            unit=public.unit,
         )
 
     def _check_parameters(self, problem: Problem) -> None:
@@ -301,6 +308,7 @@ class ObjPertLogisticRegression(PrivateClassifier):
             check_scale("C", self.C, 'Or use C="auto".')
         if self.calibration != "tight" and np.isfinite(problem.epsilon):
             check_published(problem, self.mechanism, self.calibration)
+        check_persons(problem, self.mechanism, self.calibration)
         check_margin(problem, self.inference_budget)
         check_information(problem, self.inference_budget)
 

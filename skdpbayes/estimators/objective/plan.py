@@ -8,8 +8,10 @@ from typing import Any
 
 from skdpbayes import models, privacy, randomness
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.fitting.units import MOST_RECORDS
 from skdpbayes.privacy.budget import NO_NOISE, Law, Noise
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
+from skdpbayes.privacy.guarantee import Unit
 from skdpbayes.privacy.sensitivity import moved
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "automatic_C",
     "check_information",
     "check_margin",
+    "check_persons",
     "check_published",
     "check_reachable",
     "make_plan",
@@ -44,6 +47,8 @@ LEAST_SHARE = 0.05
 # Per entry and epsilon, the pure share that keeps the noise within reach of the release grid
 GRID_ROOM = 2.0**-25
 UNIT_ROUNDOFF = 2.0**-53
+# Room between the threshold of a person's Gaussian profile and epsilon; see `_room_for_curvature`
+SIDE_DEVIATIONS = 6.0
 RADIUS = 10.0  # times the guess of the coefficients' norm: as long as a release may be
 
 
@@ -62,6 +67,12 @@ class Problem:
     coef_norm: float = 10.0  # a guess
     nonnegative: bool = False  # all features are
     constant: float = 0.0  # the constant feature, 0 for none
+    unit: Unit = "record"  # of n_samples, and of the guarantee
+
+    @property
+    def most_rows(self) -> int:
+        """Bound on the number of rows of one unit, whose cuts and roundings add up."""
+        return MOST_RECORDS if self.unit == "person" else 1
 
     @property
     def record_norm(self) -> float:
@@ -134,7 +145,11 @@ class Problem:
         cuts = 0.0
         if self.grid is not None:
             n_columns = self.n_features - (self.constant != 0.0)
+            # a cut row of weight a is off by the root of a: together at most sqrt(most_rows)
             cuts = 2.0 * self.grid.hessian_error(self.loss, n_columns, self.constant)
+            cuts *= math.sqrt(self.most_rows)
+        if self.unit == "person":  # roots of weights are rounded
+            cuts += 16.0 * UNIT_ROUNDOFF * self.single_information
         return 4.0 * UNIT_ROUNDOFF * self.n_samples * self.single_information + cuts
 
     @property
@@ -203,7 +218,8 @@ def _gradient_rounding(
     else:
         n_columns = d - (problem.constant != 0.0)
         per_record = grid.gradient_error(loss, n_columns, problem.constant, coef_norm)
-    return n * per_record + 4.0 * UNIT_ROUNDOFF * (penalty * coef_norm + tilt_norm)
+    rows = n * problem.most_rows * per_record
+    return rows + 4.0 * UNIT_ROUNDOFF * (penalty * coef_norm + tilt_norm)
 
 
 @dataclass(frozen=True)
@@ -276,7 +292,13 @@ class ObjectivePlan:
         return scale**2 * (self.n_parameters + 1.0 if self.pure else 1.0)
 
 
-def automatic_C(problem: Problem, mechanism: str, calibration: str, coef_norm: float) -> float:
+def automatic_C(
+    problem: Problem,
+    mechanism: str,
+    calibration: str,
+    coef_norm: float,
+    inference_budget: float = 0.0,
+) -> float:
     r"""Return the default C, from public numbers only.
 
     Noise of scale :math:`\sigma` in each of :math:`p` coefficients is held down by a penalty of
@@ -311,10 +333,26 @@ def automatic_C(problem: Problem, mechanism: str, calibration: str, coef_norm: f
     low, high = 1e-9, 1e12
     if calibration in ("kifer2012", "redberg2023"):
         low = 1.5 * problem.record_norm**2 / curvature_limit(problem, calibration, 0.0)
+    if problem.unit == "person":
+        low = problem.record_norm**2 / _room_for_curvature(problem, inference_budget)
     for _ in range(40):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if wanted(middle) > middle else (low, middle)
     return 1.0 / high
+
+
+def _room_for_curvature(problem: Problem, inference_budget: float) -> float:
+    """Return the curvature up to which a person costs hardly more than the noise alone.
+
+    From the threshold of the Gaussian profile to epsilon there must be room for the loss of the
+    releases around the minimizer, about six of their deviations.
+    """
+    limit = curvature_limit(problem, "tight", inference_budget)
+    if problem.delta == 0.0:
+        return 0.5 * limit
+    mu = privacy.gdp_mu(min(problem.epsilon, 100.0), problem.delta)
+    room = SIDE_DEVIATIONS * mu * math.sqrt(OUTPUT_SHARE + inference_budget) / problem.shift
+    return max(0.95 * limit - room - 0.5 * (mu / problem.shift) ** 2, 0.1 * limit)
 
 
 def curvature_limit(problem: Problem, calibration: str, inference_budget: float) -> float:
@@ -326,7 +364,9 @@ def curvature_limit(problem: Problem, calibration: str, inference_budget: float)
         return -4.0 * math.expm1(-epsilon)
     if problem.delta == 0.0:
         epsilon -= sum(parts_of_epsilon(epsilon, inference_budget))
-    return privacy.largest_curvature(min(epsilon, 100.0), problem.n_classes)
+    elif problem.unit == "person":
+        return min(epsilon, 100.0) / problem.shift
+    return privacy.largest_curvature(min(epsilon, 100.0), problem.n_classes, problem.unit)
 
 
 def _has_two_orthants(problem: Problem, mechanism: str, calibration: str) -> bool:
@@ -401,7 +441,7 @@ def _gaussian_plan(
     event = _objective_event(problem, penalty, calibration, inference_budget)
     tilt_scale = event.noise_multiplier * problem.gradient_norm
     tilt_norm = tilt_scale * (math.sqrt(problem.n_parameters) + 12.0)
-    by_residual = event.information_mu > 0.0
+    by_residual = isinstance(event, privacy.ObjectivePerturbation) and event.information_mu > 0.0
     # a minimizer that is scaled back says nothing about the record's residual there
     tolerance, radius = tolerance_of(problem, penalty, tilt_norm, free=by_residual)
     if by_residual:
@@ -411,6 +451,7 @@ def _gaussian_plan(
         release_mu = event.side_mu * math.sqrt(OUTPUT_SHARE / total)
     release_scale = _gaussian_scale(release_mu, 2.0 * tolerance / penalty, problem.n_parameters)
     if by_residual:
+        assert isinstance(event, privacy.ObjectivePerturbation)
         information_scale = _residual_information_scale(
             problem, event, penalty, tolerance, radius, release_scale
         )
@@ -436,12 +477,21 @@ def _gaussian_plan(
 
 def _objective_event(
     problem: Problem, penalty: float, calibration: str, inference_budget: float
-) -> privacy.ObjectivePerturbation:
+) -> privacy.ObjectivePerturbation | privacy.PersonsObjectivePerturbation:
     """Noise of the chosen calibration, with as much for the other releases as it leaves room for.
 
     The information matrix of two classes is charged by the record's residual, unless so little is
-    left to hide its rounding that snapping it to the release grid would cost more.
+    left to hide its rounding that snapping it to the release grid would cost more. For persons it
+    is charged by what any of them can move it.
     """
+    if problem.unit == "person":
+        return privacy.calibrate_objective_of_persons(
+            problem.epsilon,
+            problem.delta,
+            curvature=problem.record_norm**2 / penalty,
+            adjacency=problem.adjacency,
+            side_share=OUTPUT_SHARE + inference_budget,
+        )
     if problem.n_classes == 2 and inference_budget > 0.0:
         event = _shared_event(problem, penalty, calibration, OUTPUT_SHARE, inference_budget)
         if _rounding_mu(event) >= 2.0 * _grid_offset(problem):
@@ -591,6 +641,7 @@ def _pure_objective(
             curvature=curvature,
             adjacency=problem.adjacency,
             n_classes=problem.n_classes,
+            unit=problem.unit,
         )
         return multiplier, penalty, side_epsilon
     multiplier, curvature = privacy.chaudhuri2011_scale(
@@ -704,6 +755,22 @@ def check_published(problem: Problem, mechanism: str, calibration: str) -> None:
         raise ValueError(
             f"calibration={calibration!r} needs delta > 0; got delta=0. Use "
             'calibration="tight" or "chaudhuri2011" for pure privacy.'
+        )
+
+
+def check_persons(problem: Problem, mechanism: str, calibration: str) -> None:
+    """Raise if there is no proof for persons."""
+    if problem.unit != "person" or math.isinf(problem.epsilon):
+        return
+    if calibration != "tight":
+        raise ValueError(
+            f"calibration={calibration!r} is published for records; with units use "
+            'calibration="tight".'
+        )
+    if mechanism == "objective" and problem.n_classes > 2 and problem.delta > 0.0:
+        raise ValueError(
+            f"objective perturbation of {problem.n_classes} classes has no proof for persons with "
+            'delta > 0. Use mechanism="output" or delta=0, or fit without units.'
         )
 
 

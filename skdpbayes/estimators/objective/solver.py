@@ -33,8 +33,9 @@ def minimize(data: Any, problem: Problem, plan: ObjectivePlan, tilt: np.ndarray)
     start, hessian = np.zeros(problem.n_parameters), None
     few = _preview(data, problem)
     if few is not None:  # a small part of the rows tells roughly where to begin
-        share = problem.n_samples / few.X.shape[0]
-        loose = PREVIEW_TOLERANCE * problem.gradient_norm * few.X.shape[0]
+        size = _size(few)
+        share = problem.n_samples / size
+        loose = PREVIEW_TOLERANCE * problem.gradient_norm * size
         start = _solve(few, problem, plan.penalty / share, tilt / share, start, loose)
         if problem.n_parameters <= LARGEST_HESSIAN:
             # saves a Hessian of all rows
@@ -59,7 +60,12 @@ def _preview(data: Any, problem: Problem) -> Block | None:
         else Block(*(_taken(field, _chosen(data.X, problem.grid, part)) for field in data))
     )
     # rows that are all alike are chosen or left out together
-    return few if problem.n_parameters < few.X.shape[0] < n // 4 else None
+    return few if problem.n_parameters < few.X.shape[0] and _size(few) < n // 4 else None
+
+
+def _size(few: Block) -> float:
+    """Number of units: of rows, or what their weights add up to."""
+    return few.X.shape[0] if few.weight is None else float(few.weight.sum())
 
 
 def _chosen(X: Any, grid: Any, part: int) -> np.ndarray:

@@ -56,6 +56,7 @@ class OnePosteriorSample(PrivateClassifier):
     n_batches: int | str
     n_chains: int | str
     diagnostics: bool
+    _takes_units = True
 
     def _loss(self, public: Public) -> models.Loss:
         """Return the loss of one record."""
@@ -146,6 +147,7 @@ class OnePosteriorSample(PrivateClassifier):
             C=None if _is_auto(self.C) else check_scale("C", self.C, "Or use C='auto'."),
             coef_norm=None if self.coef_norm is None else check_scale("coef_norm", self.coef_norm),
             width=self._width(),
+            unit=public.unit,
         )
 
 

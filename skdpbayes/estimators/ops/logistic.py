@@ -35,6 +35,8 @@ class OPSLogisticRegression(OnePosteriorSample):
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private for the adjacency
     chosen: one record replaced by another, or (``"zero_out"``) by a null record that contributes
     nothing. The number of records is public, as are all parameters, the label set and the schedule.
+    With ``fit(X, y, units=ids)`` all records with one id change together, and the number of persons
+    is public instead.
     Released: the ``n_draws`` draws that ``coef_``, ``intercept_`` and ``sample_posterior`` show.
 
     *delta > 0* (``sampler="langevin"``): the draw is the last state of a Langevin chain with public

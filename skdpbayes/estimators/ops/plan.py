@@ -25,8 +25,10 @@ from skdpbayes.estimators.ops.sampling import LARGEST_HESSIAN, Progress
 from skdpbayes.estimators.ops.target import Target
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting.records import Block, Records
+from skdpbayes.fitting.units import MOST_RECORDS
 from skdpbayes.privacy import Adjacency, PrivacyEvent
 from skdpbayes.privacy.budget import NO_NOISE, Noise
+from skdpbayes.privacy.guarantee import Unit
 from skdpbayes.privacy.sensitivity import moved
 
 __all__ = [
@@ -54,8 +56,8 @@ RELAXATIONS = 4.0
 # A step of 1.5 / M inflates variances by at most a factor 4 (in a direction whose curvature attains
 # the public bound) and by about 1.5 on data such as Adult; 2 / M would not be stable there.
 STEP_FRACTION = 1.5
-# Cost limits of the automatic schedule. A batch visits a record once an epoch, which costs the
-# excess n_batches / n_epochs in mu^2 over full gradients, and saves n_batches passes.
+# Cost limits of the automatic schedule. A batch visits a record once an epoch, which costs an
+# excess of a few times 1 / n_epochs in mu^2 over full gradients, and saves n_batches passes.
 MAX_EPOCHS = 200
 MAX_BATCHES = 32
 MIN_BATCH_ROWS = 64
@@ -96,6 +98,13 @@ class Problem:
     coef_norm: float | None
     width: float = 1.0
     """A loss without curvature is smoothed over this width where gradients are followed."""
+    unit: Unit = "record"
+    """Of what ``n_records`` counts."""
+
+    @property
+    def most_rows(self) -> int:
+        """Bound on the number of rows, whose cuts and roundings add up."""
+        return self.n_records * (MOST_RECORDS if self.unit == "person" else 1)
 
     @property
     def record_norm(self) -> float:
@@ -152,7 +161,8 @@ class Problem:
         assert self.grid is not None
         n_columns = self.n_features - (self.constant != 0.0)
         sums = self.grid.gradient_error(loss, n_columns, self.constant, BEYOND * radius)
-        return self.n_records * (sums + 4.0 * UNIT_ROUNDOFF * self.record_norm * loss.slope)
+        scaled = 4.0 * UNIT_ROUNDOFF * self.record_norm * loss.slope
+        return self.most_rows * sums + self.n_records * scaled
 
     def value_rounding(self, radius: float, C: float) -> float:
         """Bound on the rounding of the summed losses on a ball, twice over (0 without a ball).
@@ -167,7 +177,7 @@ class Problem:
         largest = self.grid.value_bound(self.loss, self.constant, BEYOND * radius)
         prior = (self.dimension + 8.0) * radius**2 / (2.0 * C)
         adding = 4.0 * self.n_records * largest + prior
-        return 2.0 * (self.n_records * self.grid.value_error(*how) + UNIT_ROUNDOFF * adding)
+        return 2.0 * (self.most_rows * self.grid.value_error(*how) + UNIT_ROUNDOFF * adding)
 
     def target_mu(self) -> float:
         """Gaussian DP that the budget allows, by the chosen calibration."""
@@ -482,6 +492,13 @@ def _schedule(
     largest = min(STEP_FRACTION / smoothness, privacy.largest_langevin_step(1.0 / C, smoothness))
     duration = min(problem.equilibrium_C(mu), RELAXATIONS * C)
     most_batches = max(1, min(MAX_BATCHES, problem.n_records // MIN_BATCH_ROWS))
+    if problem.unit == "person":  # a batch of rows would hold a part of somebody
+        most_batches = 1
+        if n_batches not in (None, 1):
+            raise ValueError(
+                f"n_batches={n_batches!r} would split the records of a person; with units leave "
+                "it out."
+            )
     if n_steps is None:
         step = largest if step_size is None else step_size
         wanted = max(MIN_STEPS, math.ceil(min(duration / step, 1e9)))

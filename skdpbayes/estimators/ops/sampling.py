@@ -53,8 +53,8 @@ def draw_langevin(
 
     Each step reads one of the batches, scaled to the sum over all records.
     """
-    n_records = target.n_records
-    scales = [n_records / sum(block.X.shape[0] for block in batch) for batch in batches]
+    n_rows = [sum(block.X.shape[0] for block in batch) for batch in batches]
+    scales = [sum(n_rows) / size for size in n_rows]
     gradients = [
         lambda theta, batch=batch, scale=scale: target.objective_gradient(theta, batch, scale)
         for batch, scale in zip(batches, scales, strict=True)
@@ -266,7 +266,7 @@ def _hinge_precision(target: Target, mode: np.ndarray, precision: np.ndarray) ->
     for _ in range(AVERAGINGS):
         covariance = cho_solve((lower_root(precision), True), np.eye(mode.size))
         precision = np.eye(mode.size) / target.C
-        for rows, codes in _pieces(target.blocks):
+        for rows, codes, share in _pieces(target.blocks):
             if target.constant:
                 rows = np.column_stack([rows, np.full(rows.shape[0], target.constant)])
             scale = np.sqrt(np.einsum("ij,ij->i", rows @ covariance, rows))
@@ -275,18 +275,23 @@ def _hinge_precision(target: Target, mode: np.ndarray, precision: np.ndarray) ->
             near = np.abs(gap) < 8.0
             rows, scale, gap = rows[near], scale[near], gap[near]
             weight = np.exp(-0.5 * gap * gap) / (np.sqrt(2.0 * np.pi) * scale)
+            if share is not None:
+                weight *= share[near]
             precision += (rows * weight[:, None]).T @ rows
     return precision
 
 
-def _pieces(blocks: tuple[Block, ...]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield dense rows and their codes, a few at a time."""
-    for X, codes, _ in blocks:
+def _pieces(
+    blocks: tuple[Block, ...],
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
+    """Yield dense rows, their codes and weights, a few at a time."""
+    for X, codes, weight in blocks:
         assert codes is not None
         for start in range(0, X.shape[0], ROWS_AT_ONCE):
             rows = X[start : start + ROWS_AT_ONCE]
             rows = rows.toarray() if sparse.issparse(rows) else rows
-            yield rows, codes[start : start + ROWS_AT_ONCE]
+            part = slice(start, start + ROWS_AT_ONCE)
+            yield rows, codes[part], None if weight is None else weight[part]
 
 
 def _lbfgs_mode(target: Target) -> np.ndarray:

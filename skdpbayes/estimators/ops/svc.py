@@ -30,7 +30,9 @@ class OPSLinearSVC(OnePosteriorSample):
 
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private for the adjacency
     chosen: one record replaced by another, or (``"zero_out"``) by a null record that contributes
-    nothing. The number of records, all parameters, the label set and the schedule are public.
+    nothing. The number of records, all parameters, the label set and the schedule are public. With
+    ``fit(X, y, units=ids)`` all records with one id change together, and the number of persons is
+    public instead.
     Released: the ``n_draws`` draws behind ``coef_``, ``intercept_`` and ``sample_posterior``. With
     ``sampler="langevin"`` (delta > 0) and ``"rejection"`` the claim is unconditional; ``"hmc"``
     rests on convergence, and ``privacy_.conditions`` says so. For ``delta=0`` the range

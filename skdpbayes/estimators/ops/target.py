@@ -64,8 +64,12 @@ class Target:
 
     @property
     def n_records(self) -> int:
-        """Number of rows."""
-        return sum(block.X.shape[0] for block in self.blocks)
+        """Number of units: of rows, or what their weights add up to."""
+        sizes = (
+            block.X.shape[0] if block.weight is None else float(block.weight.sum())
+            for block in self.blocks
+        )
+        return max(1, round(sum(sizes)))
 
     @property
     def shape(self) -> tuple[int, int]:

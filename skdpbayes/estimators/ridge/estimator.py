@@ -57,7 +57,9 @@ class PrivateBayesianRidge(PrivateRegressor):
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private, pure for ``delta=0``,
     for the exchange of one record, row and target, against another one
     (``adjacency="replace_one"``) or against a null record that adds nothing (``"zero_out"``); the
-    number of records is public in both. Released are the noisy moments ``moments_``; all other
+    number of records is public in both. With ``fit(X, y, units=ids)`` it is all records with one id
+    that are exchanged, and the number of persons is public instead. Released are
+    the noisy moments ``moments_``; all other
     attributes, predictions and any number of posterior draws are computed from them and cost
     nothing more. ``data_norm`` and ``target_bounds`` are assumed public: longer rows are scaled
     down and targets outside are clipped. The claim is unconditional: rows are cut to a public
@@ -151,6 +153,7 @@ class PrivateBayesianRidge(PrivateRegressor):
 
     _reads_chunks = True
     _seeds: tuple[Any, ...]
+    _takes_units = True
 
     def __init__(
         self,
@@ -177,7 +180,7 @@ class PrivateBayesianRidge(PrivateRegressor):
         self.random_state = random_state
         self.ledger = ledger
 
-    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
+    def fit(self, X: Any, y: Any, units: Any = None, **unknown: Any) -> Self:
         """Release the noisy moments of the records and learn from them.
 
         Parameters
@@ -186,6 +189,10 @@ class PrivateBayesianRidge(PrivateRegressor):
             Training rows.
         y : array-like of shape (n_samples,)
             Targets; those outside ``target_bounds`` are clipped to them.
+        units : array-like of shape (n_samples,), default=None
+            Whose record each row is: any hashable ids. All records of one person are then protected
+            together, the model weighs every person once, and the number of persons is public
+            while the number of records is not. None: every record is a unit of its own.
         **unknown
             Refused; for ``sample_weight`` the error says what to do instead.
 
@@ -195,7 +202,7 @@ class PrivateBayesianRidge(PrivateRegressor):
             The fitted estimator.
         """
         refuse_arguments(self, unknown)
-        self._fit(X, y)
+        self._fit(X, y, units=units)
         self._seeds = seeds_of(self.random_state)
         return self
 
@@ -318,10 +325,11 @@ def _check_mergeable(parts: Sequence[PrivateBayesianRidge]) -> None:
             posterior.target,
             posterior.regression.moments.intercept,
             part.privacy_.adjacency,
+            part.privacy_.unit,
         )
 
     if any(bounds(part) != bounds(first) for part in parts):
         raise ValueError(
             "merge needs models fitted with equal columns, data_norm, target_bounds, "
-            "fit_intercept and adjacency."
+            "fit_intercept and adjacency, all with units or none."
         )

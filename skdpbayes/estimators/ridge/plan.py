@@ -15,6 +15,7 @@ import numpy as np
 
 from skdpbayes import models, randomness
 from skdpbayes.fitting.records import Public, Records
+from skdpbayes.fitting.units import MOST_RECORDS
 from skdpbayes.privacy.budget import NO_NOISE, Budget, Noise
 from skdpbayes.privacy.calibration import gaussian_noise_multiplier
 from skdpbayes.privacy.events import GaussianDP, NoPrivacy, PrivacyEvent, PureDP
@@ -80,6 +81,8 @@ def plan_release(
     # Exact sums, of weighted length at most 2 n, become doubles, are divided by norms and
     # multiplied by weights: at most six roundings of 2^-53, on both of two neighbors.
     rounding = n * 2.0**-48
+    if public.unit == "person":
+        rounding += person_rounding(models.Grid(n, data_norm), d)
     if budget.delta == 0.0:
         moved = l1 * longer + math.sqrt(size) * rounding
         scale = randomness.release_scale(1.0 / budget.epsilon, moved, size, order=1)
@@ -87,6 +90,20 @@ def plan_release(
     multiplier = gaussian_noise_multiplier(budget.epsilon, budget.delta)
     scale = randomness.release_scale(multiplier, l2 * longer + rounding, size)
     return RidgePlan(*shape, budget.noise("gaussian", scale), GaussianDP(1.0 / multiplier))
+
+
+def person_rounding(grid: models.Grid, n_features: int) -> float:
+    r"""Bound what the cuts of two persons' rows add to the length of the change.
+
+    The sensitivity holds for averages of the moments of truncated records. A record of weight
+    :math:`1/m` adds :math:`v v^\top` instead, *v* its row and target times :math:`m^{-1/2}` and
+    truncated again, off by less than a unit per entry, by *e* in length: the matrix is off by at
+    most :math:`2 e m^{-1/2} + e^2`, that of a person by :math:`2 e \sqrt m + m e^2`.
+    """
+    error = math.sqrt(n_features + 1.0) * 2.0 ** (1 - grid.bits)  # a unit is below 2^(1-b) norms
+    # rows and targets together are no longer than sqrt(2)
+    person = 2.0 * math.sqrt(2.0 * MOST_RECORDS) * error + MOST_RECORDS * error**2
+    return 2.0 * person + 2.0**-40
 
 
 def weights(n_features: int, fit_intercept: bool) -> np.ndarray:

@@ -87,13 +87,24 @@ class CenteredMoments:
     @classmethod
     def from_rows(cls, rows: Records, plan: RidgePlan) -> CenteredMoments:
         """Take them from the rows as they are, without privacy."""
-        X, target, _ = rows.block()
+        X, target, weight = rows.block()
         assert target is not None
-        n, intercept = X.shape[0], plan.fit_intercept
+        n, intercept = plan.n, plan.fit_intercept
         X = X / plan.data_norm
-        mean = np.asarray(X.mean(axis=0)).ravel() if intercept else np.zeros(X.shape[1])
-        target_mean = float(target.mean()) if intercept else 0.0
+        mean, target_mean = np.zeros(X.shape[1]), 0.0
+        if weight is None:
+            if intercept:
+                mean, target_mean = np.asarray(X.mean(axis=0)).ravel(), float(target.mean())
+        elif intercept:
+            share = weight / weight.sum()
+            mean, target_mean = X.T @ share, float(target @ share)
         target = target - target_mean
+        if weight is not None:  # roots of weights turn sums of squares into weighted ones
+            root = np.sqrt(weight * (n / weight.sum()))
+            centered = (X.toarray() if sparse.issparse(X) else X) - mean
+            X, target = centered * root[:, None], target * root
+            square, cross = X.T @ X, X.T @ target
+            return cls(n, mean, target_mean, square, cross, float(target @ target), intercept)
         if sparse.issparse(X):
             square = (X.T @ X).toarray() - n * np.outer(mean, mean)
             cross = X.T @ target

@@ -15,10 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from skdpbayes.exceptions import BudgetExceededError, LedgerError
-from skdpbayes.privacy._numeric import check_delta, check_positive
+from skdpbayes.privacy._numeric import check_count, check_delta, check_positive
 from skdpbayes.privacy.composition.composed import compose, repeat
 from skdpbayes.privacy.events import BoundedRange, PrivacyEvent, PureDP
-from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee, check_adjacency
+from skdpbayes.privacy.guarantee import (
+    Adjacency,
+    PrivacyGuarantee,
+    Unit,
+    check_adjacency,
+    check_unit,
+)
 from skdpbayes.privacy.ledger.filter import FILTERS, Filter, Price, is_pure
 from skdpbayes.privacy.ledger.postgres import PostgresStore, place_of
 from skdpbayes.privacy.ledger.store import (
@@ -31,11 +37,15 @@ from skdpbayes.privacy.ledger.store import (
     now,
 )
 
-__all__ = ["LedgerEntry", "LedgerPlan", "PrivacyLedger"]
+__all__ = ["LedgerEntry", "LedgerPlan", "PrivacyLedger", "RecordAccount"]
 
 # What the composed total, unlike the budget, takes for granted.
 _FIXED = "the reservations were not chosen in view of earlier releases"
 _DISTINCT_SEEDS = "no two of the seeded fits used the same seed"
+_UNIT_REMEDY = {
+    "record": "Fit without units",
+    "person": "Fit with units=ids, pass ledger.for_records(most_per_person=...) as the ledger",
+}
 # More distinct pure or bounded-range events than this are rounded up to a geometric grid first.
 _MOST_DISTINCT = 32
 _GRID_RATIO = 1.02
@@ -57,7 +67,7 @@ class LedgerEntry:
         The process that made it.
     plan : int or None
         The number of the reservation that paid for it, if it was on a plan's list.
-    mechanism, epsilon, delta, adjacency, seeded, conditions
+    mechanism, epsilon, delta, adjacency, seeded, conditions, unit
         The guarantee that was reserved, in itself; see :class:`PrivacyGuarantee`.
     """
 
@@ -72,6 +82,7 @@ class LedgerEntry:
     adjacency: Adjacency
     seeded: bool
     conditions: tuple[str, ...]
+    unit: Unit
 
 
 class PrivacyLedger:
@@ -105,8 +116,9 @@ class PrivacyLedger:
         of what they are as Gaussian releases. ``"sum"``, the default and the only one with
         ``delta=0``, adds their epsilon and their delta; it admits more where many small pure
         releases, or claims with a delta of their own, are to be charged.
-    unit : str, default="record"
-        Whose data a guarantee protects; that of every reservation.
+    unit : {"record", "person"}, default="record"
+        Whose data a guarantee protects; that of every reservation. With "person" the account takes
+        fits with ``units``, and others by way of :meth:`for_records`.
 
     Attributes
     ----------
@@ -155,8 +167,7 @@ class PrivacyLedger:
             raise ValueError(f"filter must be 'gaussian' or 'sum', got {filter!r}")
         if epsilon is not None and delta == 0.0 and filter == "gaussian":
             raise ValueError("filter='gaussian' needs delta > 0")
-        if not isinstance(unit, str) or not unit:
-            raise ValueError(f"unit must be a word such as 'record', got {unit!r}")
+        check_unit(unit)
         if not self._store.exists():
             if epsilon is None:
                 raise LedgerError(
@@ -212,9 +223,9 @@ class PrivacyLedger:
         return self._account.filter
 
     @property
-    def unit(self) -> str:
+    def unit(self) -> Unit:
         """Whose data every reservation protects."""
-        return self._account.unit
+        return check_unit(self._account.unit)
 
     @property
     def _rule(self) -> Filter:
@@ -294,6 +305,7 @@ class PrivacyLedger:
             mechanism=f"a plan of {len(listed)} releases",
             seeded=n_seeded > 0,
             conditions=tuple(conditions),
+            unit=self.unit,
         )
         price = self._rule.price(whole)
         counts = json.dumps(Counter(event_text(guarantee.to_json()) for guarantee in listed))
@@ -304,6 +316,25 @@ class PrivacyLedger:
                 connection, state, whole.to_json(), label, price, listed=counts
             )
         return LedgerPlan(self, self._remember(after))
+
+    def for_records(self, most_per_person: int) -> RecordAccount:
+        """Return what a fit without ``units`` may charge in an account of persons.
+
+        Such a fit protects one record; for a person it is charged by group privacy, see
+        :meth:`PrivacyGuarantee.of_persons`.
+
+        Parameters
+        ----------
+        most_per_person : int
+            The largest number of records that a person can have, from a public rule and not from
+            the data; the ledger keeps it as a condition.
+
+        Returns
+        -------
+        RecordAccount
+            Pass it as ``ledger``.
+        """
+        return RecordAccount(self, most_per_person)
 
     def plans(self) -> list[LedgerPlan]:
         """Return the plans of which not everything was released yet, oldest first."""
@@ -340,6 +371,7 @@ class PrivacyLedger:
             event=event,
             seeded=any(guarantee.seeded for guarantee, _ in paid),
             conditions=tuple(conditions),
+            unit=self.unit,
         )
 
     def _spent_epsilon(self, state: State, event: PrivacyEvent, n_paid: int) -> tuple[float, bool]:
@@ -413,15 +445,20 @@ class PrivacyLedger:
             raise TypeError(f"guarantee must be a PrivacyGuarantee, got {guarantee!r}")
         if not isinstance(label, str):
             raise TypeError(f"label must be a string, got {label!r}")
-        for name, held, asked in (
-            ("adjacency", self.adjacency, guarantee.adjacency),
-            ("unit", self.unit, getattr(guarantee, "unit", "record")),
+        for name, held, asked, remedy in (
+            (
+                "adjacency",
+                self.adjacency,
+                guarantee.adjacency,
+                f"Fit with adjacency={self.adjacency!r}",
+            ),
+            ("unit", self.unit, guarantee.unit, _UNIT_REMEDY[self.unit]),
         ):
             if asked != held:
                 raise LedgerError(
                     f"The ledger {self.path} counts {name}={held!r}, the reservation is under "
-                    f"{asked!r}; nothing was charged. Fit with {name}={held!r}, or use a ledger "
-                    f"with {name}={asked!r}."
+                    f"{asked!r}; nothing was charged. {remedy}, or use a ledger with "
+                    f"{name}={asked!r}."
                 )
         if math.isinf(self.epsilon):
             return
@@ -518,6 +555,51 @@ class LedgerPlan:
         return ledger._remember(after)
 
 
+@dataclass(frozen=True)
+class RecordAccount:
+    """An account of persons as fits without ``units`` see it; pass it as ``ledger``.
+
+    Made by :meth:`PrivacyLedger.for_records`.
+
+    Parameters
+    ----------
+    ledger : PrivacyLedger
+        The account, with ``unit="person"``.
+    most_per_person : int
+        The largest number of records of a person.
+    """
+
+    ledger: PrivacyLedger
+    most_per_person: int
+
+    def __post_init__(self) -> None:
+        check_count("most_per_person", self.most_per_person)
+        if self.ledger.unit != "person":
+            raise ValueError(
+                f"for_records is for accounts of persons; the ledger {self.ledger.path} counts "
+                "records: pass it as it is."
+            )
+
+    def reserve(self, guarantee: PrivacyGuarantee, label: str = "") -> int:
+        """Charge what the claim is worth to a person, or raise and change nothing.
+
+        Parameters
+        ----------
+        guarantee : PrivacyGuarantee
+            The cost to one record.
+        label : str, default=""
+            What it is for; shown by :meth:`PrivacyLedger.entries`.
+
+        Returns
+        -------
+        int
+            The number of the reservation in the ledger.
+        """
+        if guarantee.unit == "record":
+            guarantee = guarantee.of_persons(self.most_per_person)
+        return self.ledger.reserve(guarantee, label)
+
+
 def _restore(path: Path | str, account: Account, seen: int) -> PrivacyLedger:
     # Without opening the file: what is wrong with it is said when it is used.
     ledger = object.__new__(PrivacyLedger)
@@ -555,6 +637,7 @@ def _shown(entry: Entry) -> LedgerEntry:
         adjacency=held.adjacency,
         seeded=held.seeded,
         conditions=held.conditions,
+        unit=held.unit,
     )
 
 

@@ -22,12 +22,13 @@ import numpy as np
 
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy._numeric import check_positive, smallest_satisfying
-from skdpbayes.privacy.guarantee import check_adjacency
+from skdpbayes.privacy.guarantee import Unit, check_adjacency, check_unit
 from skdpbayes.privacy.mechanisms.gdp import gdp_delta, gdp_mu
 from skdpbayes.privacy.mechanisms.objective_perturbation import (
     ObjectivePerturbation,
     largest_curvature,
     loss_bound,
+    tangent_loss_bound,
 )
 
 # exp(100) is no privacy already; more budget would only make rounding a concern
@@ -137,7 +138,12 @@ def calibrate_objective(
 
 
 def pure_objective_epsilon(
-    noise_multiplier: float, *, curvature: float, adjacency: str, n_classes: int = 2
+    noise_multiplier: float,
+    *,
+    curvature: float,
+    adjacency: str,
+    n_classes: int = 2,
+    unit: Unit = "record",
 ) -> float:
     r"""Return the pure epsilon of objective perturbation with density :math:`e^{-\|b\|/s}`.
 
@@ -152,17 +158,27 @@ def pure_objective_epsilon(
         Scale s over the bound L on one record's gradient norm, positive.
     curvature, adjacency, n_classes
         As in :class:`ObjectivePerturbation`.
+    unit : {"record", "person"}
+        Whose data change; for a person only the tangent at 0 of the determinant term is known to
+        hold (:mod:`skdpbayes.privacy.mechanisms.objective_persons`).
     """
     margin = 1.0 / check_positive("noise_multiplier", noise_multiplier)
     deleted = float(loss_bound(np.array([margin]), curvature, 0.0, n_classes)[0])
-    if n_classes > 2 and margin >= 4.0 * curvature:
+    if check_unit(unit) == "person":
+        deleted = tangent_loss_bound(margin, curvature, n_classes)
+    elif n_classes > 2 and margin >= 4.0 * curvature:
         deleted = margin
     return deleted + margin if check_adjacency(adjacency) == "replace_one" else deleted
 
 
 @lru_cache(maxsize=256)
 def pure_objective_scale(
-    epsilon: float, *, curvature: float, adjacency: str, n_classes: int = 2
+    epsilon: float,
+    *,
+    curvature: float,
+    adjacency: str,
+    n_classes: int = 2,
+    unit: Unit = "record",
 ) -> float:
     """Return the least noise multiplier whose pure epsilon is at most `epsilon`.
 
@@ -174,6 +190,8 @@ def pure_objective_scale(
         The budget, positive.
     curvature, adjacency, n_classes
         As in :class:`ObjectivePerturbation`.
+    unit : {"record", "person"}
+        Whose data change.
 
     Examples
     --------
@@ -182,15 +200,16 @@ def pure_objective_scale(
     2.0
     """
     check_positive("epsilon", epsilon)
-    if curvature >= largest_curvature(epsilon, n_classes):
+    limit = largest_curvature(epsilon, n_classes, unit)
+    if curvature >= limit:
         raise CalibrationError(
             f"curvature={curvature:g} costs epsilon={epsilon:g} on its own; it must be below "
-            f"{largest_curvature(epsilon, n_classes):g}"
+            f"{limit:g}"
         )
 
     def private(scale: float) -> bool:
         cost = pure_objective_epsilon(
-            scale, curvature=curvature, adjacency=adjacency, n_classes=n_classes
+            scale, curvature=curvature, adjacency=adjacency, n_classes=n_classes, unit=unit
         )
         return cost <= epsilon
 

@@ -27,7 +27,9 @@ at most :math:`\max(A,0)`: the Gaussian profile at every :math:`\varepsilon\ge0`
 (arithmetic-geometric mean). With :math:`A_j` the Gaussian loss of the vertex :math:`p=e_j`
 (:math:`\mu=\sqrt2R/\sigma`), the loss is at most :math:`\sum_j p_jA_j+T(k-\mu^2/4)`; given
 :math:`q=1-p_y`, :math:`T\le 2q-q^2K/(K-1)`, a quadratic in :math:`q` again. A union bound over
-the :math:`K-1` vertices gives the factor :math:`K-1`.
+the :math:`K-1` vertices gives the factor :math:`K-1`. That lets the largest :math:`A_j` and the
+largest determinant meet, which they do not: :mod:`skdpbayes.privacy.mechanisms._softmax_record`
+has the better bound, and the smaller of both is taken.
 
 **A record replaced** is an addition followed by a deletion; the data set in the middle, with one
 record more, is only a device of the proof. For any split
@@ -79,7 +81,7 @@ from skdpbayes.privacy._numeric import (
     check_positive,
 )
 from skdpbayes.privacy.events import PrivacyEvent, check_probability, store
-from skdpbayes.privacy.guarantee import check_adjacency
+from skdpbayes.privacy.guarantee import Unit, check_adjacency, check_unit
 from skdpbayes.privacy.mechanisms._logistic_record import LogisticRecord
 from skdpbayes.privacy.mechanisms._shifted_profile import (
     difference_error,
@@ -88,11 +90,13 @@ from skdpbayes.privacy.mechanisms._shifted_profile import (
     gaussian_delta_once,
     gaussian_difference,
 )
+from skdpbayes.privacy.mechanisms._softmax_record import spread_delta
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
 __all__ = ["ObjectivePerturbation", "largest_curvature", "loss_bound"]
 
 _TANGENTS = 9  # the best of 9 is above the exact maximum by 0.0002 at curvature 1, 0.016 at 8
+_GENTLE = 2  # the tangent of the other bound for softmax: its offset is 1 % of delta, or less
 _PANELS = 256  # of the upper sum; its excess is part of the price
 _NEGLIGIBLE = 1e-13  # relative to the main term: below it the correction is added unresolved
 _WASTE = 1e-4  # share of delta that may be spent on rounding to be quick
@@ -177,7 +181,16 @@ def _tangents(curvature: float, mu: float, loss: _Loss) -> tuple[FloatArray, Flo
     return offsets, kappas
 
 
-def largest_curvature(epsilon: float, n_classes: int = 2) -> float:
+def tangent_loss_bound(margin: float, curvature: float, n_classes: int = 2) -> float:
+    """Return the tangent at 0 of :func:`loss_bound` without Gaussian terms, largest over q.
+
+    It is linear in (margin, curvature), so that it adds up over the weighted records of a person.
+    """
+    loss = _loss_constants(n_classes)
+    return float(_quadratic_bounds(np.array([margin]), np.array([curvature]), loss)[0])
+
+
+def largest_curvature(epsilon: float, n_classes: int = 2, unit: Unit = "record") -> float:
     """Return the curvature at which the determinant alone costs `epsilon`; it must stay below.
 
     Parameters
@@ -186,8 +199,12 @@ def largest_curvature(epsilon: float, n_classes: int = 2) -> float:
         The budget, positive.
     n_classes : int
         2 for the logistic loss, more for softmax.
+    unit : {"record", "person"}
+        Whose data change; for a person the determinant is bounded by its tangent at 0.
     """
     loss = _loss_constants(n_classes)
+    if check_unit(unit) == "person":  # max over q of k (linear q - square q^2)
+        return epsilon / tangent_loss_bound(0.0, 1.0, n_classes)
     with np.errstate(over="ignore"):
         return float(loss.rank * np.expm1(epsilon / loss.rank) / loss.spread)
 
@@ -270,7 +287,12 @@ class _Softmax(NamedTuple):
         return deleted, np.array([self.added(float(epsilon)) for epsilon in epsilons])
 
     def _direct(self, epsilon: float, curvature: float) -> float:
-        return _one_record_delta(epsilon, self.mu, self.side_mu, curvature, self.n_classes)
+        best = _one_record_delta(epsilon, self.mu, self.side_mu, curvature, self.n_classes)
+        offsets, kappas = _tangents(curvature, self.mu, _loss_constants(self.n_classes))
+        if curvature > 0.0 and (kappa := float(kappas[_GENTLE])) > 0.0:
+            room = epsilon - float(offsets[_GENTLE])
+            best = min(best, spread_delta(room, self.mu, self.side_mu, kappa, self.n_classes))
+        return best
 
 
 def _replaced_delta(epsilon: float, event: ObjectivePerturbation) -> float:
@@ -335,10 +357,8 @@ class ObjectivePerturbation(PrivacyEvent):
     r"""A minimizer of an objective tilted by Gaussian noise, with Gaussian releases around it.
 
     See :mod:`skdpbayes.privacy.mechanisms.objective_perturbation` for the profile and its proof.
-    All bounds are proved for neighbors that differ in one *record*. For a person with several
-    weighted records only the Gaussian profile is, and from larger thresholds: epsilon of
-    :math:`k+\mu^2/2` (deleted, :math:`\mu` one over the noise multiplier) or
-    :math:`2\max(k,\mu^2)` (replaced) up; nothing below them may be claimed for persons.
+    All bounds are proved for neighbors that differ in one *record*; for persons with several
+    weighted records see :class:`PersonsObjectivePerturbation`.
 
     Parameters
     ----------

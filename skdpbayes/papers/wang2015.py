@@ -1,0 +1,373 @@
+r"""Algorithms 1, 2 and 4 of Wang, Fienberg and Smola (2015) as printed, priced by this package.
+
+The noise is theirs; the event that a ledger composes is ours, and the claim is refused if it does
+not prove what they print. Both samplers are printed with noise of variance :math:`\eta` for a drift
+of :math:`\eta` times the gradient, which samples at temperature 1/2.
+
+References
+----------
+.. [1] Y.-X. Wang, S. Fienberg and A. Smola. Privacy for free: posterior sampling and stochastic
+   gradient Monte Carlo. ICML 2015, with its supplement.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skdpbayes import randomness
+from skdpbayes._validation import check_integer, check_real, check_scale
+from skdpbayes.estimators.chain.plan import ChainPlan
+from skdpbayes.estimators.chain.run import Dynamics, run_chain
+from skdpbayes.fitting.estimator import make_budget, spent
+from skdpbayes.models import sum_unit
+from skdpbayes.papers.sgmcmc_published import wang2015_noise_multiplier, wang2015_noise_variance
+from skdpbayes.privacy import SubsampledGaussian, repeat
+from skdpbayes.privacy.budget import Noise
+from skdpbayes.privacy.events import PrivacyEvent
+from skdpbayes.sampling.gradients import Gradients, clipped_integers
+from skdpbayes.sampling.records import ALONE, PosteriorDraws, as_arrays, count_records, pick
+
+__all__ = [
+    "covariance_sensitivity",
+    "wang2015_fisher_scoring",
+    "wang2015_langevin",
+    "wang2015_phase_steps",
+    "wang2015_power",
+]
+
+# Sums and covariances of a few thousand rows are off by less than this share of a record's move.
+_ROUNDING = 1.0 + 1e-9
+
+
+def wang2015_power(epsilon: float, bound: float) -> float:
+    r"""Power of likelihood and prior in Algorithm 1, :math:`\rho=\min(1,\varepsilon/(4B))`.
+
+    Theorem 4 has the same constant for log-likelihoods that are *L*-Lipschitz in records of norm at
+    most *R*: pass :math:`B=LR`. It is tight for log-likelihoods in :math:`[-B, B]` and twice too
+    small for those in :math:`[-B, 0]`, which is all that discrete data can have.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget, > 0.
+    bound : float
+        The bound *B*, or *L* times *R*, > 0.
+
+    Returns
+    -------
+    float
+        In (0, 1].
+
+    Examples
+    --------
+    >>> from skdpbayes.papers import wang2015_power
+    >>> wang2015_power(1.0, 5.0)
+    0.05
+    """
+    epsilon = check_real("epsilon", epsilon, low=0.0, closed="neither")
+    return min(1.0, epsilon / (4.0 * check_real("bound", bound, low=0.0, closed="neither")))
+
+
+def wang2015_phase_steps(
+    epsilon: float,
+    delta: float,
+    *,
+    alpha: float,
+    n_passes: float,
+    batch_size: int,
+    n_samples: int,
+    clip_norm: float,
+) -> tuple[np.ndarray, int]:
+    r"""Steps of the "alpha phase transition", and the first of them whose state is a draw.
+
+    :math:`\eta_t=\alpha\varepsilon^2/(128L^2\log(2.5NT/(\tau\delta))\log(2/\delta)\,t)`; for
+    :math:`t>\alpha NT/\tau` the noise of Algorithm 2 is the sampler's own.
+
+    Parameters
+    ----------
+    epsilon, delta, n_passes, batch_size, n_samples, clip_norm : float
+        As for :func:`wang2015_noise_variance`.
+    alpha : float
+        In (0, 1).
+
+    Returns
+    -------
+    steps : ndarray of shape (n_steps,)
+        One per iteration.
+    first : int
+        Number of steps before the first draw.
+    """
+    alpha = check_real("alpha", alpha, low=0.0, high=1.0, closed="neither")
+    variance = wang2015_noise_variance(
+        epsilon,
+        delta,
+        n_passes=n_passes,
+        batch_size=batch_size,
+        n_samples=n_samples,
+        clip_norm=clip_norm,
+    )
+    n_steps = int(n_samples * n_passes / batch_size)
+    times = np.arange(1.0, n_steps + 1.0)
+    return alpha * (n_samples * n_passes / batch_size) / (variance * times), math.floor(
+        alpha * n_samples * n_passes / batch_size
+    )
+
+
+@dataclass(frozen=True)
+class _Printed:
+    """A plan whose noise is a paper's and whose event is ours."""
+
+    event: PrivacyEvent
+    words: str
+    noise: Noise
+    n_steps: int
+    conditions: tuple[str, ...] = (ALONE.format("per_record_gradient"),)
+
+
+def wang2015_langevin(
+    per_record_gradient: Callable[[Any, Any], Any],
+    prior_gradient: Callable[[Any], Any] | None,
+    start: Any,
+    data: Any,
+    *,
+    clip_norm: float,
+    step_size: Any,
+    epsilon: float,
+    delta: float,
+    n_passes: float,
+    batch_size: int,
+    tail: float = 0.5,
+    n_kept: int = 100,
+    random_state: Any = None,
+    ledger: Any = None,
+) -> PosteriorDraws:
+    r"""Algorithm 2 (DP-SGLD) with the noise as printed.
+
+    Each of the :math:`NT/\tau` steps takes :math:`\tau` records without replacement and adds noise
+    of variance :math:`\max(\eta_t^2V,\eta_t)` with *V* of :func:`wang2015_noise_variance`.
+    Gradients are clipped, which the paper assumes away.
+
+    **Privacy guarantee.** (epsilon, delta), replace one, by the composition of the steps' exact
+    profiles, which is refused if it does not prove the claim. ``privacy_.epsilon_at(delta)`` is
+    what the noise is really worth.
+
+    Parameters
+    ----------
+    per_record_gradient, prior_gradient, start, data, clip_norm
+        As for `skdpbayes.sampling.chain`.
+    step_size : float or array-like of shape (n_steps,)
+        The steps :math:`\eta_t`; :func:`wang2015_phase_steps` has the paper's.
+    epsilon, delta : float
+        As printed; both positive.
+    n_passes : float
+        Passes *T*, which must meet the condition of their Theorem 16.
+    batch_size : int
+        The batch size :math:`\tau`.
+    tail, n_kept, random_state, ledger
+        As for `skdpbayes.sampling.chain`.
+
+    Returns
+    -------
+    PosteriorDraws
+        At temperature 1/2 where the sampler's own noise is the larger one.
+    """
+    n = count_records(data)
+    clip_norm = check_scale("clip_norm", clip_norm)
+    batch_size = check_integer("batch_size", batch_size, low=1, high=n)
+    budget = make_budget(epsilon, delta, "replace_one", ledger, random_state, n, stacklevel=3)
+    multiplier = wang2015_noise_multiplier(
+        epsilon, delta, n_passes=n_passes, batch_size=batch_size, n_samples=n
+    )
+    n_steps = int(n * n_passes / batch_size)
+    steps = np.atleast_1d(np.asarray(step_size, dtype=np.float64))
+    if steps.shape not in ((1,), (n_steps,)) or not (np.isfinite(steps) & (steps > 0.0)).all():
+        raise ValueError(f"step_size must be one positive number or {n_steps} of them.")
+    dynamics = Dynamics("sgld", steps, temperature=0.5)
+    position = np.array(start, dtype=np.float64, ndmin=1)
+    plan = ChainPlan(
+        n,
+        batch_size,
+        n_steps,
+        "fixed",
+        "replace_one",
+        clip_norm,
+        multiplier,
+        langevin=dynamics.langevin(),
+        noise=budget.noise("gaussian", multiplier * clip_norm),
+    )
+    plan.check_grid(position.size)
+    printed = _Printed(plan.event, "Algorithm 2 of Wang et al. (2015)", plan.noise, n_steps)
+    generator = randomness.make_generator(random_state)
+    claim = budget.reserve(printed, "wang2015_langevin")
+    with spent(ledger):
+        potential = Gradients(
+            per_record_gradient, prior_gradient, as_arrays(data), n, position.shape, clip_norm
+        )
+        result = run_chain(potential, plan, dynamics, position, generator, tail=tail, n_kept=n_kept)
+    return PosteriorDraws(result.draws, result.mean, result.temperature, claim, printed)
+
+
+def covariance_sensitivity(n_samples: int, norm: float, *, printed: bool = False) -> float:
+    r"""Frobenius sensitivity of the sample covariance of vectors of norm at most *L*.
+
+    Lemma 19 has :math:`7L^2/(n-1)`. It is not tight: with *m* the mean of the other records, the
+    covariances of two neighbors differ by :math:`\frac1n(aa^\top-bb^\top)`, :math:`a=x-m` and
+    :math:`b=x'-m`, which is at most :math:`4L^2/n` long, attained by :math:`x=-m`, :math:`x'=m`.
+
+    *Proof.* With :math:`u=x-x'` and :math:`v=x+x'-2m` the squared norm of
+    :math:`aa^\top-bb^\top` is :math:`\frac12(|u|^2|v|^2+(u^\top v)^2)`, convex in *m*, hence
+    largest on the sphere. Along the ray from *m* through *x* it is a convex function of
+    :math:`|a|^2`, hence largest at :math:`a=0`, where it is :math:`|b|^4\le(2L)^4`, or on the
+    sphere; likewise for :math:`x'`. Three points on the sphere lie on a circle of radius
+    :math:`R\le L`, and with the angle :math:`\alpha` at *m* and the difference
+    :math:`\kappa` of the other two the squared norm, :math:`(|a|^2-|b|^2)^2` plus 8 times the
+    squared area, is :math:`16R^4\sin^2\alpha\,(1-\frac12\cos^2\kappa+\cos\kappa\cos\alpha+
+    \frac12\cos^2\alpha)\le16R^4\sin^2\alpha\,(1+\cos^2\alpha)\le16R^4`.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of vectors, at least 2 (the lemma: more than 4).
+    norm : float
+        The bound *L*.
+    printed : bool, default=False
+        Return the lemma's value.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skdpbayes.papers import covariance_sensitivity
+    >>> covariance_sensitivity(100, 1.0), round(covariance_sensitivity(100, 1.0, printed=True), 4)
+    (0.04, 0.0707)
+    """
+    n_samples = check_integer("n_samples", n_samples, low=2)
+    square = check_scale("norm", norm) ** 2
+    return 7.0 * square / (n_samples - 1) if printed else 4.0 * square / n_samples
+
+
+def wang2015_fisher_scoring(
+    per_record_gradient: Callable[[Any, Any], Any],
+    prior_gradient: Callable[[Any], Any] | None,
+    start: Any,
+    data: Any,
+    *,
+    lipschitz: Any,
+    step_size: float,
+    epsilon: float,
+    delta: float,
+    n_passes: float,
+    batch_size: int,
+    averaging: Callable[[int], float] = lambda t: 1.0 / t,
+    random_state: Any = None,
+    ledger: Any = None,
+) -> PosteriorDraws:
+    r"""Algorithm 4 (DP-SGFS) as printed.
+
+    With the public Lipschitz matrix *F* and :math:`\sigma^2=32T\log(2.5NT/(\tau\delta))
+    \log(2/\delta)/(N\tau\varepsilon^2)`, each step releases a mean gradient under noise
+    :math:`F\,N(0,\max(\sigma^2,1/(N^2\eta)))` and the batch's covariance of gradients under noise
+    of deviation :math:`7\|F\|^2\sigma` per entry, projects it on the positive cone, averages it
+    into the information by :math:`\kappa_t`, and moves by
+    :math:`2(\frac{(\tau+N)N}{\tau}\hat I_t+4FF^\top/\eta)^{-1}` times the estimated gradient of the
+    log-posterior. Gradients are scaled into the ellipsoid of *F*, which the paper assumes. The
+    noise on the covariance is drawn for the upper triangle and mirrored, which the paper leaves
+    open. The noise misses a factor 4 of the sampler's (Ahn et al. 2012), so the chain is too cold.
+
+    **Privacy guarantee.** (2 epsilon, 2 delta), replace one, as printed. A step is one Gaussian
+    mechanism on gradient and covariance together, whose sensitivity is
+    :func:`covariance_sensitivity`, on a batch without replacement;
+    ``privacy_.epsilon_at(2 * delta)`` is what it is really worth.
+
+    Parameters
+    ----------
+    per_record_gradient, prior_gradient, start, data
+        As for `skdpbayes.sampling.chain`; one flat array of parameters.
+    lipschitz : float or array-like of shape (p, p)
+        The matrix *F*, invertible; a number stands for a multiple of the identity.
+    step_size : float
+        The step :math:`\eta`.
+    epsilon, delta, n_passes, batch_size
+        As for :func:`wang2015_langevin`; batch_size at least 5.
+    averaging : callable, default=lambda t: 1 / t
+        The weights :math:`\kappa_t`, t = 1, 2, ...
+    random_state, ledger
+        As for `skdpbayes.sampling.chain`.
+
+    Returns
+    -------
+    PosteriorDraws
+        All states; the mean is that of the second half.
+    """
+    n = count_records(data)
+    position = np.array(start, dtype=np.float64, ndmin=1)
+    size = position.size
+    batch_size = check_integer("batch_size", batch_size, low=5, high=n)
+    step = check_scale("step_size", step_size)
+    matrix = np.asarray(lipschitz, dtype=np.float64)
+    matrix = matrix * np.eye(size) if matrix.ndim == 0 else matrix
+    budget = make_budget(2 * epsilon, 2 * delta, "replace_one", ledger, random_state, n)
+    n_steps = int(n * n_passes / batch_size)
+    # sigma^2 = V / (4 N^2 L^2) with V of Algorithm 2, whose condition is the same
+    variance = wang2015_noise_variance(
+        epsilon, delta, n_passes=n_passes, batch_size=batch_size, n_samples=n, clip_norm=1.0
+    )
+    own = math.sqrt(variance / 4.0) / n
+    of_gradient = max(own, 1.0 / (n * math.sqrt(step)))
+    norm = float(np.linalg.norm(matrix, 2))
+    of_covariance = 7.0 * norm**2 * own
+    # distance of neighbors in units of the noise, of both releases together
+    of_mean, of_spread = 2.0 / batch_size, covariance_sensitivity(batch_size, norm)
+    moves = math.hypot(of_mean / of_gradient, of_spread / of_covariance)
+    # the same noise over sensitivities that count rounding in
+    upper = np.triu_indices(size)
+    scales = [
+        randomness.release_scale(scale / move, move * _ROUNDING, n_entries)
+        for scale, move, n_entries in (
+            (of_gradient, of_mean, size),
+            (of_covariance, of_spread, len(upper[0])),
+        )
+    ]
+    rate = batch_size / n
+    mechanism = SubsampledGaussian(2.0 / moves, rate, "fixed", "replace_one")
+    noise = budget.noise("gaussian", of_gradient)
+    plan = _Printed(repeat(mechanism, n_steps), "Algorithm 4 of Wang et al. (2015)", noise, n_steps)
+    generator = randomness.make_generator(random_state)
+    claim = budget.reserve(plan, "wang2015_fisher_scoring")
+    with spent(ledger):
+        records, states = as_arrays(data), []
+        inverse, unit = np.linalg.inv(matrix), sum_unit(n, 1.0)
+        information = np.zeros((size, size))
+        for t in range(1, n_steps + 1):
+            rows = randomness.fixed_subset(generator, n, batch_size)
+            gradients = np.asarray(per_record_gradient(position.copy(), pick(records, rows)))
+            with np.errstate(over="ignore", invalid="ignore"):
+                scaled = gradients.reshape(batch_size, size).astype(np.float64) @ inverse.T
+            inside = clipped_integers(scaled, 1.0, unit) * unit  # in the unit ball
+            mean = inside.sum(axis=0) / batch_size
+            released = randomness.release_gaussian(generator, mean, scales[0])
+            own_gradients = inside @ matrix.T
+            covariance = np.cov(own_gradients, rowvar=False).reshape(size, size)
+            noisy = np.zeros((size, size))
+            noisy[upper] = randomness.release_gaussian(generator, covariance[upper], scales[1])
+            noisy = np.triu(noisy) + np.triu(noisy, 1).T
+            values, vectors = np.linalg.eigh(noisy)
+            projected = (vectors * np.maximum(values, 0.0)) @ vectors.T
+            weight = averaging(t)
+            information = (1.0 - weight) * information + weight * projected
+            slope = n * (matrix @ released)
+            if prior_gradient is not None:
+                slope = slope + np.asarray(prior_gradient(position.copy()))
+            curvature = (batch_size + n) * n / batch_size * information
+            curvature = curvature + 4.0 * matrix @ matrix.T / step
+            position = position + 2.0 * np.linalg.solve(curvature, slope)
+            states.append(position)
+    draws = np.array(states)
+    return PosteriorDraws(draws, draws[n_steps // 2 :].mean(axis=0), None, claim, plan)

@@ -1,0 +1,185 @@
+"""Printed algorithms and bounds: their numbers, and what they are really worth."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+from skdpbayes import papers
+from skdpbayes.exceptions import CalibrationError
+from skdpbayes.privacy import gdp_delta, gdp_mu
+
+
+def gradient(mean, x):
+    return x - mean
+
+
+PUBLIC = {"epsilon": 1.0, "delta": 1e-4, "n_passes": 4.0, "batch_size": 100}
+
+
+def test_the_langevin_algorithm_has_the_printed_noise_and_a_smaller_price():
+    x = np.random.default_rng(0).normal(0.3, 0.2, (1000, 1))
+    steps, first = papers.wang2015_phase_steps(**PUBLIC, alpha=0.5, n_samples=1000, clip_norm=1.0)
+    variance = papers.wang2015_noise_variance(**PUBLIC, n_samples=1000, clip_norm=1.0)
+    assert first == 20
+    assert steps[first - 1] * variance == pytest.approx(1.0)  # where the sampler's noise takes over
+    step = 1.0 / variance
+    drawn = papers.wang2015_langevin(
+        gradient,
+        None,
+        [0.0],
+        x,
+        **PUBLIC,
+        clip_norm=1.0,
+        step_size=10.0 * step,
+        tail=1.0,
+        n_kept=40,
+        random_state=0,
+    )
+    # the private noise rules here: variance 10 eta, temperature 10 times 1/2
+    assert drawn.temperature == pytest.approx(5.0, rel=1e-3)
+    assert drawn.privacy_.epsilon == 1.0
+    assert drawn.privacy_.epsilon_at(1e-4) < 0.1  # and far less is really spent
+    cold = papers.wang2015_langevin(
+        gradient, None, [0.0], x, **PUBLIC, clip_norm=1.0, step_size=0.5 * step, random_state=0
+    )
+    assert cold.temperature == pytest.approx(0.5)
+    with pytest.raises(CalibrationError, match="n_passes"):
+        papers.wang2015_langevin(
+            gradient,
+            None,
+            [0.0],
+            x,
+            clip_norm=1.0,
+            step_size=step,
+            epsilon=10.0,
+            delta=1e-4,
+            n_passes=1.0,
+            batch_size=10,
+        )
+
+
+def test_fisher_scoring_is_priced_and_finds_the_mean():
+    x = np.random.default_rng(0).normal([0.4, -0.2], 0.3, (4000, 2))
+    drawn = papers.wang2015_fisher_scoring(
+        gradient,
+        None,
+        np.zeros(2),
+        x,
+        lipschitz=np.diag([1.5, 1.2]),
+        step_size=1e-3,
+        epsilon=8.0,
+        delta=1e-5,
+        n_passes=30.0,
+        batch_size=1000,
+        random_state=0,
+    )
+    assert (drawn.privacy_.epsilon, drawn.privacy_.delta) == (16.0, 2e-5)
+    assert drawn.privacy_.epsilon_at(2e-5) < 1.0  # printed: 16
+    np.testing.assert_allclose(drawn.mean, [0.4, -0.2], atol=0.03)
+
+
+def test_the_sensitivity_of_a_covariance():
+    """Random neighbors never exceed it, one pair attains it, the lemma's is larger."""
+    rng = np.random.default_rng(0)
+    bound = papers.covariance_sensitivity(6, 1.0)
+    worst = 0.0
+    for _ in range(3000):
+        rows = rng.normal(size=(6, 3))
+        rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True)) * rng.choice([1, 1, 2])
+        rows[1:] = rows[1] + (rows[1:] - rows[1]) * rng.choice([0.0, 1.0])
+        other = rows.copy()
+        other[0] = rng.normal(size=3)
+        other[0] /= np.linalg.norm(other[0])
+        gap = np.cov(rows, rowvar=False) - np.cov(other, rowvar=False)
+        worst = max(worst, float(np.linalg.norm(gap)))
+    assert 0.9 * bound < worst <= bound
+    rows, other = np.ones((6, 1)), np.ones((6, 1))
+    other[0] = -1.0
+    gap = abs(float(np.cov(rows.T) - np.cov(other.T)))
+    assert gap == pytest.approx(bound, rel=1e-12)
+    assert papers.covariance_sensitivity(6, 1.0, printed=True) == 1.4
+
+
+def test_bounds_of_a_gaussian_mean():
+    """(B.8) solves (B.4); the exact price is smaller; the printed comparison values."""
+    target = {"epsilon": 0.1, "delta": 1e-3}
+    power = papers.minami2016_mean_power(**target, n_samples=1000, radius=1.0)
+    delta = papers.minami2016_delta(0.1, power=power, lipschitz=1.0, strong_convexity=1000 * power)
+    assert delta == pytest.approx(1e-3, rel=1e-9)
+    assert power / 1000 == pytest.approx(1.79e-4, rel=0.005)  # printed
+    assert 1000 / power == pytest.approx(5566, rel=1e-3)  # printed: 5600
+    seven = papers.minami2016_mean_power(**target, n_samples=1, radius=1.0, equation="B.7")
+    assert seven == pytest.approx(1.6445e-4, rel=1e-4)  # printed: 1.26e-4
+    assert 0.0125 / (power / 1000) == pytest.approx(69.6, abs=0.1)  # printed: 15
+    exact = gdp_mu(**target) ** 2 / 4.0
+    assert exact / (power / 1000) == pytest.approx(4.594, abs=0.01)
+    mu = 2.0 * power / math.sqrt(1000 * power)
+    assert gdp_delta(0.1, mu) < 1e-3
+
+
+def test_a_risk_bound_holds_where_it_can_be_computed():
+    """One-dimensional hinge loss on a grid: the bound is above the risk, and not by much."""
+    rng = np.random.default_rng(0)
+    n, lam = 2000, 0.1
+    z = np.sign(rng.normal(size=n)) * 0.8
+    labels = np.where(rng.random(n) < 0.85, np.sign(z), -np.sign(z))
+    public = {"n_samples": n, "radius": 1.0, "regularization": lam}
+    power = papers.minami2016_hinge_power(1.0, 1e-4, **public)
+    printed = papers.minami2016_hinge_power(1.0, 1e-4, **public, printed=True)
+    assert printed <= power
+    assert power <= 2.0 * math.sqrt(lam) * n
+    power = 0.5 * power
+    theta = np.linspace(-0.5, 0.5, 4001)
+    empirical = np.maximum(0.0, 1.0 - np.outer(theta, labels * z)).mean(axis=1)
+    true = 0.85 * np.maximum(0.0, 1 - 0.8 * theta) + 0.15 * np.maximum(0.0, 1 + 0.8 * theta)
+    log_prior = -0.5 * n * lam * theta**2
+    prior = np.exp(log_prior) / np.exp(log_prior).sum()
+    post = np.exp(-power * empirical + log_prior - (-power * empirical + log_prior).max())
+    post /= post.sum()
+    divergence = float(np.sum(post * np.log(np.maximum(post, 1e-300) / prior)))
+    bound = papers.pac_bayes_bound(
+        float(post @ empirical), divergence, papers.hinge_hoeffding(power, **public), power=power
+    )
+    assert post @ true < bound < post @ true + 0.5
+    assert papers.hinge_hoeffding(1e9, **public) == math.inf
+
+
+def test_random_scans_and_accept_steps():
+    """Exact enumeration: a variable that stays, or changes as its record says."""
+    sensitivity, rate = 0.4, 0.1
+    eta = 2 * sensitivity
+    for t in (0.1, 0.5, 0.79):  # losses t and t - eta of a changed variable; none if it stays
+        first = math.expm1(t - eta) / math.expm1(-eta)
+        second = math.exp(-t) * first
+        laws = [np.array([1 - rate, rate * p, rate * (1 - p)]) for p in (first, second)]
+        loss = float(np.max(np.log(laws[0] / laws[1])))
+        assert loss <= papers.random_scan_epsilon(sensitivity, 10, 100)
+        for delta in (0.001, 0.01, 0.03):
+            epsilon = papers.random_scan_epsilon(sensitivity, 10, 100, delta=delta)
+            excess = float(np.maximum(0.0, laws[0] - math.exp(epsilon) * laws[1]).sum())
+            assert excess <= delta
+    assert loss > 4 * papers.random_scan_epsilon(sensitivity, 10, 100, printed=True)
+    assert papers.random_scan_epsilon(sensitivity, 10, 100, delta=0.2) == 0.0
+    shift = papers.barker_epsilon(0.4)
+    accept = [1 / (1 + math.exp(-r)) for r in (-3.0, -3.0 + shift)]
+    assert math.log(accept[1] / accept[0]) <= shift
+    assert papers.foulds2016_temperature(5.0, 0.1) == 1.0
+
+
+def test_the_moments_bound_is_the_minimum_over_orders():
+    noise, rate, delta = np.array([3.0, 4.0, 5.0] * 200), 0.02, 1e-5
+    total = rate**2 * np.sum(noise**-2.0)
+    best = minimize_scalar(
+        lambda k: total * (k + 1) + math.log(1 / delta) / k, bounds=(1e-3, 1e4), method="bounded"
+    )
+    found = papers.li2019_moments_epsilon(noise, rate, delta)
+    assert found == pytest.approx(best.fun, rel=1e-8)
+
+
+def test_algorithm_one_has_the_printed_power():
+    assert papers.wang2015_power(1.0, 5.0) == 0.05
+    assert papers.wang2015_power(100.0, 5.0) == 1.0

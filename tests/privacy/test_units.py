@@ -1,0 +1,86 @@
+"""Whose data a claim protects: words, JSON, group privacy, and one unit per account."""
+
+import json
+import pickle
+
+import pytest
+
+from skdpbayes import PrivacyLedger
+from skdpbayes.exceptions import BudgetExceededError, LedgerError
+from skdpbayes.privacy import GaussianDP, PrivacyGuarantee, PureDP, gdp_delta
+
+
+def claim(event=None, delta=0.0, unit="record", adjacency="replace_one"):
+    event = PureDP(0.1) if event is None else event
+    return PrivacyGuarantee.from_event(
+        event, delta=delta, adjacency=adjacency, mechanism="test noise", unit=unit
+    )
+
+
+def test_the_words_say_whose_records_change():
+    assert "when one record is replaced by another (replace_one)" in str(claim())
+    assert "when all records of one person are replaced by any others (replace_one)" in str(
+        claim(unit="person")
+    )
+    assert "all records of one person are replaced by null records" in str(
+        claim(unit="person", adjacency="zero_out")
+    )
+    with pytest.raises(ValueError, match="unit must be 'record' or 'person'"):
+        claim(unit="visit")
+
+
+def test_json_keeps_the_unit_and_old_files_are_claims_for_a_record():
+    person = claim(unit="person")
+    assert PrivacyGuarantee.from_json(person.to_json()) == person
+    assert person != claim()
+    fields = json.loads(claim().to_json())
+    assert fields.pop("unit") == "record"
+    assert PrivacyGuarantee.from_json(json.dumps(fields)) == claim()
+
+
+def test_a_claim_for_records_is_worth_less_to_a_person():
+    mu = 0.0325
+    many = claim(GaussianDP(mu), 1e-6).of_persons(40)
+    assert (many.unit, many.event) == ("person", GaussianDP(40 * mu))
+    assert gdp_delta(many.epsilon, 40 * mu) == pytest.approx(1e-6, rel=1e-3)
+    assert many.conditions == ("no person has more than 40 records",)
+    with pytest.raises(ValueError, match="for persons already"):
+        many.of_persons(2)
+
+
+class TestAccountsOfPersons:
+    def test_one_unit_per_account(self, tmp_path):
+        ledger = PrivacyLedger(tmp_path / "ledger", epsilon=1.0, unit="person")
+        with pytest.raises(LedgerError, match=r"Fit with units=ids, .*for_records"):
+            ledger.reserve(claim())
+        assert ledger.reserve(claim(unit="person")) == 1
+        assert (ledger.entries()[0].unit, ledger.spent().unit) == ("person", "person")
+        records = PrivacyLedger(tmp_path / "records", epsilon=1.0)
+        with pytest.raises(LedgerError, match="Fit without units"):
+            records.reserve(claim(unit="person"))
+        with pytest.raises(ValueError, match="counts records"):
+            records.for_records(3)
+        with pytest.raises(ValueError, match="unit must be"):
+            PrivacyLedger(tmp_path / "visits", epsilon=1.0, unit="visit")
+
+    def test_records_are_charged_by_group_privacy(self, tmp_path):
+        ledger = PrivacyLedger(tmp_path / "ledger", epsilon=1.0, unit="person")
+        account = pickle.loads(pickle.dumps(ledger.for_records(4)))
+        account.reserve(claim(), label="four visits")
+        (entry,) = ledger.entries()
+        assert (entry.unit, entry.epsilon) == ("person", pytest.approx(0.4))
+        assert entry.conditions == ("no person has more than 4 records",)
+        assert ledger.remaining_epsilon() == pytest.approx(0.6)
+        account.reserve(claim(unit="person"))  # a claim for persons costs what it says
+        assert ledger.remaining_epsilon() == pytest.approx(0.5)
+        with pytest.raises(BudgetExceededError):
+            ledger.for_records(6).reserve(claim())
+        with pytest.raises(ValueError, match="most_per_person"):
+            ledger.for_records(0)
+
+    def test_plans_are_for_persons_too(self, tmp_path):
+        ledger = PrivacyLedger(tmp_path / "ledger", epsilon=1.0, delta=1e-5, unit="person")
+        plan = ledger.plan([claim(unit="person")] * 3)
+        with pytest.raises(LedgerError, match="unit='person'"):
+            plan.reserve(claim())
+        assert plan.reserve(claim(unit="person")) == 2
