@@ -13,6 +13,7 @@ from skdpbayes.privacy import GaussianDP, PrivacyGuarantee
 
 
 def test_every_estimator_is_in_the_demo():
+    """But the one that needs torch, which most readers have not installed."""
     exported = {
         name
         for name in skdpbayes.__all__
@@ -20,7 +21,7 @@ def test_every_estimator_is_in_the_demo():
         and hasattr(getattr(skdpbayes, name), "sample_posterior")
         and hasattr(getattr(skdpbayes, name), "predict")
     }
-    assert exported == {demo.estimator for demo in _demo.DEMOS}
+    assert exported - {"DPSGLDTorchClassifier"} == {demo.estimator for demo in _demo.DEMOS}
 
 
 def test_the_demo_prints_a_table_a_plot_and_a_claim_that_fit_a_terminal(capsys, tmp_path):

@@ -10,6 +10,7 @@ from skdpbayes._lazy import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
+        "add_clipped_records": "record_gradients",
         "Grid": "exact_sums",
         "PLAIN_SUM": "exact_sums",
         "row_keys": "exact_sums",

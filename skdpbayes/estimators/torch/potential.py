@@ -12,7 +12,6 @@ import numpy as np
 from skdpbayes import models
 from skdpbayes.estimators.chain.potential import ROUNDOFF
 from skdpbayes.estimators.torch.function import ModuleFunction
-from skdpbayes.models.record_gradients import add_clipped_records
 
 __all__ = ["ModulePotential"]
 
@@ -52,7 +51,7 @@ class ModulePotential:
                 pieces = self.functions[number].gradients(
                     position, self.X[block], self.codes[block]
                 )
-                add_clipped_records(pieces, self.clip_norm, self.unit, total)
+                models.add_clipped_records(pieces, self.clip_norm, self.unit, total)
             return total
 
         running = [
