@@ -351,6 +351,7 @@ CASES: list[Case] = [
                 "_posterior.inference.score.gradient",
                 "_posterior.inference.score.noise_variance",
                 "_posterior.inference.score.states",
+                "_posterior.inference.score.weights",
             }
         ),
         parity=chain_around_the_mode,
