@@ -84,7 +84,7 @@ def test_the_price_is_the_same_and_accuracy_better_where_noise_matters():
 @pytest.mark.parametrize(
     ("params", "n_classes", "message"),
     [
-        ({"margin": 2.0}, 2, "set inference_budget=0"),
+        ({"margin": 2.0, "inference_budget": 0.1}, 2, "set inference_budget=0"),
         ({"margin": 2.0, "inference_budget": 0.0}, 3, "two classes"),
         ({"margin": -1.0}, 2, "margin must be"),
         ({"margin": 21.0}, 2, "margin must be"),

@@ -347,10 +347,15 @@ def test_no_posterior_without_a_budget_for_it():
         model.sample_posterior(0)
 
 
-def test_too_many_parameters_for_an_information_matrix():
-    X = sparse.csr_array(np.eye(10, 4000))
-    y = np.arange(10) % 2
-    with pytest.raises(ValueError, match="set inference_budget=0"):
-        ObjPertLogisticRegression(1.0).fit(X, y)
-    model = ObjPertLogisticRegression(1.0, inference_budget=0.0, random_state=0).fit(X, y)
+def test_many_columns_are_fitted_without_the_matrix_that_nobody_could_hold():
+    X = sparse.random(400, 4000, density=0.01, format="csr", random_state=0)
+    y = np.arange(400) % 2
+    model = ObjPertLogisticRegression(random_state=0).fit(X, y)
     assert model.coef_.shape == (1, 4000)
+    assert not hasattr(model, "interval")
+    assert "Fisher" not in model.privacy_.mechanism
+    assert "Fisher" in ObjPertLogisticRegression(random_state=0).fit(X[:, :5], y).privacy_.mechanism
+    with pytest.raises(ValueError, match=r"inference_budget=0\.1 would release"):
+        ObjPertLogisticRegression(inference_budget=0.1).fit(X, y)
+    with pytest.raises(ValueError, match="inference_budget must be"):
+        ObjPertLogisticRegression(inference_budget="Auto").fit(X, y)

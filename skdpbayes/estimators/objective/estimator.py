@@ -26,6 +26,7 @@ from skdpbayes.estimators.objective.plan import (
     ObjectivePlan,
     Problem,
     automatic_C,
+    automatic_share,
     check_information,
     check_margin,
     check_persons,
@@ -68,17 +69,17 @@ class ObjPertLogisticRegression(PrivateClassifier):
     ``delta=0``. The unit is one record (a row of ``X`` with its label): ``adjacency`` says
     whether it is replaced by another or by a null record that contributes nothing; the number of
     records is public in both. With ``fit(X, y, units=ids)`` the unit is a person, all records with
-    one id, and the number of persons is public instead. Released are the
-    coefficients and, if ``inference_budget > 0``, the
-    Fisher information at them; predictions, intervals and posterior draws are computed from these
-    alone. Assumed public are all parameters, the number of records and features and the label
-    set. No exact minimizer is needed: its gradient norm is driven below a public tolerance that
-    bounds rounding as well, and checked, and exact discrete noise on a public grid, paid for from
-    the same budget, hides what is left; ``privacy_.conditions`` is empty. The linear term itself
-    is drawn in double precision, whose tails end at probabilities around 1e-16. With an integer
-    ``random_state`` the claim needs the seed to stay secret and to serve one fit only: two fits
-    with one seed share their noise. Every ``fit`` spends the budget again: a refit, each fold of a
-    cross-validation and each point of a grid search; a ``ledger`` adds them up.
+    one id, and the number of persons is public instead. Released are the coefficients and, unless
+    ``inference_budget`` is 0, the Fisher information at them; predictions, intervals and posterior
+    draws are computed from these alone. Assumed public are all parameters, the number of records
+    and features and the label set. No exact minimizer is needed: its gradient norm is driven below
+    a public tolerance that bounds rounding as well, and checked, and exact discrete noise on a
+    public grid, paid for from the same budget, hides what is left; ``privacy_.conditions`` is
+    empty. The linear term itself is drawn in double precision, whose tails end at probabilities
+    around 1e-16. With an integer ``random_state`` the claim needs the seed to stay secret and to
+    serve one fit only: two fits with one seed share their noise. Every ``fit`` spends the budget
+    again: a refit, each fold of a cross-validation and each point of a grid search; a ``ledger``
+    adds them up.
 
     Parameters
     ----------
@@ -111,18 +112,19 @@ class ObjPertLogisticRegression(PrivateClassifier):
         How noise follows from the budget. ``"tight"`` is the least noise we can prove; the others
         reproduce published formulas for two classes (the first for ``delta=0``, the others for
         ``delta>0``).
-    inference_budget : float, default=0.1
+    inference_budget : float or "auto", default="auto"
         Share f of the budget that releases the Fisher information for ``sample_posterior`` and
         ``interval``, in [0, 0.99]. With two classes and ``delta > 0`` it is nearly free, because a
         record moves the information least where its gradient is largest; else it raises the
         noise on the coefficients by at most the factor ``1 / sqrt(1 - f)``. Larger gives better
         intervals and slightly worse coefficients; less is spent where public numbers tell that
-        noise would hide it. 0: coefficients only.
+        noise would hide it. 0: coefficients only. ``"auto"`` is 0.1, and 0 with a margin or with so
+        many parameters (more than 3000) that the matrix would be too large.
     margin : float, default=0.0
         In [0, 20]; the loss becomes :math:`\log(1 + e^{m - y x^\top\theta})`. The privacy
         guarantee does not change, but near 0 every record pulls up to twice as hard, so
-        that noise matters less: on Adult 3 predicts better at every epsilon. Two classes and
-        ``inference_budget=0`` only; probabilities take the margin into account.
+        that noise matters less: on Adult 3 predicts better at every epsilon. Two classes, no
+        Fisher information; probabilities take the margin into account.
     nonnegative : bool, default=False
         Whether features are known to be nonnegative (indicators, numbers scaled to [0, 1]);
         entries below 0 are then set to 0, in predictions too. For ``delta=0``, two classes,
@@ -145,7 +147,7 @@ class ObjPertLogisticRegression(PrivateClassifier):
         Intercept (released), 0 without ``fit_intercept``.
     information_ : ndarray of shape (p, p)
         Fisher information at the coefficients, flattened row by row with the constant feature last
-        in each (released); only if ``inference_budget > 0``.
+        in each (released); only if the Fisher information is released.
     C_ : float
         The C that was used (public).
     noise_ : Noise
@@ -201,7 +203,7 @@ class ObjPertLogisticRegression(PrivateClassifier):
         classes: Any = None,
         mechanism: str = "objective",
         calibration: str = "tight",
-        inference_budget: float = 0.1,
+        inference_budget: float | str = "auto",
         margin: float = 0.0,
         nonnegative: bool = False,
         coef_norm_guess: float = 10.0,
@@ -242,8 +244,8 @@ class ObjPertLogisticRegression(PrivateClassifier):
 
     def _plan(self, public: Public, budget: Budget) -> ObjectivePlan:
         problem = self._problem(public, budget)
-        self._check_parameters(problem)
-        share = worthwhile_share(problem, float(self.inference_budget))
+        wanted = self._checked_share(problem)
+        share = worthwhile_share(problem, wanted)
         settings = {"mechanism": self.mechanism, "calibration": self.calibration}
         if isinstance(self.C, str):
             C = automatic_C(
@@ -254,11 +256,11 @@ class ObjPertLogisticRegression(PrivateClassifier):
             check_reachable(problem, C, **settings, inference_budget=share)
         plan = make_plan(problem, C=C, inference_budget=share, **settings)
         information = None
-        if self.inference_budget > 0.0:
+        if wanted > 0.0:
             information = budget.noise(plan.grid_law, plan.information_scale)
         return replace(
             plan,
-            words=self._words(plan, budget),
+            words=self._words(plan, budget, wanted > 0.0),
             release=budget.noise(plan.grid_law, plan.release_scale),
             information=information,
         )
@@ -298,10 +300,10 @@ class ObjPertLogisticRegression(PrivateClassifier):
             unit=public.unit,
         )
 
-    def _check_parameters(self, problem: Problem) -> None:
+    def _checked_share(self, problem: Problem) -> float:
+        """Check the parameters; return the share that may be spent on the Fisher information."""
         check_choice("mechanism", self.mechanism, MECHANISMS)
         check_choice("calibration", self.calibration, CALIBRATIONS)
-        check_real("inference_budget", self.inference_budget, low=0.0, high=0.99)
         if isinstance(self.C, str):
             check_choice("C", self.C, ("auto",))
         else:
@@ -309,15 +311,21 @@ class ObjPertLogisticRegression(PrivateClassifier):
         if self.calibration != "tight" and np.isfinite(problem.epsilon):
             check_published(problem, self.mechanism, self.calibration)
         check_persons(problem, self.mechanism, self.calibration)
-        check_margin(problem, self.inference_budget)
-        check_information(problem, self.inference_budget)
+        if isinstance(self.inference_budget, str):
+            check_choice("inference_budget", self.inference_budget, ("auto",))
+            share = automatic_share(problem)
+        else:
+            share = check_real("inference_budget", self.inference_budget, low=0.0, high=0.99)
+        check_margin(problem, share)
+        check_information(problem, share)
+        return share
 
-    def _words(self, plan: ObjectivePlan, budget: Budget) -> str:
+    def _words(self, plan: ObjectivePlan, budget: Budget, informed: bool) -> str:
         if not budget.private:
             return "logistic regression without noise"
         noise = "gamma" if plan.pure else "Gaussian"
         noise = "two-orthant gamma" if plan.two_orthants else noise
-        also = " and a noisy Fisher information" if self.inference_budget > 0.0 else ""
+        also = " and a noisy Fisher information" if informed else ""
         return f"{self.mechanism} perturbation with {noise} noise{also}"
 
 
@@ -342,8 +350,9 @@ class ObjectivePosterior:
         if self.information is not None:
             return {}
         why = (
-            "this fit released no Fisher information (inference_budget=0), so there is no "
-            "posterior; set inference_budget=0.1, say, and fit again."
+            "this fit released no Fisher information (inference_budget=0, a margin, or too many "
+            "parameters), so there is no posterior; set inference_budget=0.1, say, with margin=0 "
+            "and at most 3000 parameters, and fit again."
         )
         return {"interval": why, "sample_posterior": why}
 

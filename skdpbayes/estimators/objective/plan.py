@@ -20,6 +20,7 @@ __all__ = [
     "ObjectivePlan",
     "Problem",
     "automatic_C",
+    "automatic_share",
     "check_information",
     "check_margin",
     "check_persons",
@@ -44,6 +45,8 @@ NORM_GUESS = 10.0 * math.sqrt(2.0)
 
 # Part of the inference budget that is spent even where the information will be hidden by its noise
 LEAST_SHARE = 0.05
+# Share of the budget for the information matrix where nobody says otherwise
+INFORMATION_SHARE = 0.1
 # Per entry and epsilon, the pure share that keeps the noise within reach of the release grid
 GRID_ROOM = 2.0**-25
 UNIT_ROUNDOFF = 2.0**-53
@@ -677,6 +680,13 @@ def _information_scale(problem: Problem, budget: float, *, pure: bool = False) -
     if not pure:
         return _gaussian_scale(budget, problem.information_norm, size)
     return _laplace_scale(budget, problem.information_norm, size)
+
+
+def automatic_share(problem: Problem) -> float:
+    """Return the share of the budget that buys the Fisher information, 0 where there is none."""
+    if problem.margin > 0.0 or problem.n_parameters > LARGEST_INFORMATION:
+        return 0.0
+    return INFORMATION_SHARE
 
 
 def worthwhile_share(problem: Problem, inference_budget: float) -> float:
