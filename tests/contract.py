@@ -409,6 +409,7 @@ CASES: list[Case] = [
             {"coef_", "intercept_", "information_", "_posterior.theta", "_posterior.information"}
         ),
         parity=same_as_logistic_regression,
+        others={"inference_budget": 0.05},
     ),
     Case(OPSLinearSVC, SAMPLE, parity=mode_and_draws_near_it),
     Case(OPSLogisticRegression, SAMPLE, parity=mode_and_draws_near_it),
