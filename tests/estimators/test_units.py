@@ -570,6 +570,17 @@ class TestChains:
         if batch_size == "auto" and name == "classifier":
             assert four.interval()["coef"] == pytest.approx(once.interval()["coef"], abs=0.02)
 
+    @pytest.mark.parametrize("name", ["classifier", "squared", "huber"])
+    def test_without_privacy_records_repeated_give_the_same_posterior(self, name):
+        X, y, _ = visits(n_persons=300)
+        model = clone(CHAINS[name]).set_params(epsilon=np.inf, random_state=0)
+        ids = np.arange(len(y))
+        once = clone(model).fit(X, y)
+        four = clone(model).fit(np.tile(X, (4, 1)), np.tile(y, 4), units=np.tile(ids, 4))
+        assert four.step_size_ == pytest.approx(once.step_size_, rel=1e-4)
+        for part in ("coef", "intercept"):
+            assert four.interval()[part] == pytest.approx(once.interval()[part], abs=1e-3)
+
     @pytest.mark.parametrize("name", CHAINS)
     @pytest.mark.parametrize("batch_size", ["auto", 20])
     def test_plans_are_for_persons_and_the_number_of_records_is_nowhere(self, name, batch_size):
@@ -619,9 +630,13 @@ class TestChains:
             assert model.noise_variance_ == pytest.approx(variance, rel=0.1)
         for epsilon in (np.inf, 100.0):
             counts = DPSGLDRegressor(epsilon, target_bounds=(0, 5), loss="poisson", random_state=0)
-            counts.fit(X, 2 * y, units=ids)
-            mean = np.average(counts.predict(X), weights=share)
-            assert mean == pytest.approx(np.average(2 * y, weights=share), rel=0.1)
+            numbers = y + np.where(sizes > 3, 2, 0)
+            counts.fit(X, numbers, units=ids)
+            mean = np.average(numbers, weights=share)
+            assert np.average(counts.predict(X), weights=share) == pytest.approx(mean, rel=0.1)
+            # rates are counted from the mean
+            assert np.exp(counts._posterior.shift) == pytest.approx(mean, rel=0.01)
+            assert mean != pytest.approx(np.mean(numbers), rel=0.1)
 
 
 REFUSING = {
