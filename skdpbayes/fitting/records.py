@@ -15,7 +15,7 @@ from scipy import sparse
 
 from skdpbayes._validation import encode_labels, probe, validate_data
 from skdpbayes.fitting.bounds import Bound
-from skdpbayes.fitting.units import share_out, unit_codes
+from skdpbayes.fitting.units import Members, share_out, unit_codes
 from skdpbayes.privacy.guarantee import Unit
 
 __all__ = ["Block", "Public", "Records", "read_table"]
@@ -87,6 +87,8 @@ class Records:
         Applied to every block before a kernel sees it.
     weight : ndarray or None
         Weights of the rows, those of a person at most 1 together; None where each row is a unit.
+    owner : ndarray of int or None
+        The person of each row; None where each row is a unit.
     """
 
     public: Public
@@ -94,6 +96,7 @@ class Records:
     target: np.ndarray | None = None
     bound: Bound = field(default_factory=Bound)
     weight: np.ndarray | None = None
+    owner: np.ndarray | None = None
 
     def of_units(self, units: Any) -> Records:
         """Return the same rows weighted by unit, of which there may be any number of records."""
@@ -101,9 +104,15 @@ class Records:
         used, weight = share_out(codes, n_units)
         public = replace(self.public, n=n_units, unit="person")
         if used is None:
-            return replace(self, public=public, weight=weight)
+            return replace(self, public=public, weight=weight, owner=codes)
         target = None if self.target is None else self.target[used]
-        return replace(self, public=public, X=self.X[used], target=target, weight=weight)
+        return replace(
+            self, public=public, X=self.X[used], target=target, weight=weight, owner=codes[used]
+        )
+
+    def members(self) -> Members | None:
+        """Return the rows of every person, to sample persons; None where each row is a unit."""
+        return None if self.owner is None else Members.of(self.owner, self.public.n)
 
     def block(self, rows: Any = slice(None)) -> Block:
         """Return the bounded rows of a slice or an array of row numbers."""

@@ -14,11 +14,12 @@ nothing tells that it happened.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["MOST_RECORDS", "WHOLE", "share_out", "unit_codes"]
+__all__ = ["MOST_RECORDS", "WHOLE", "Members", "share_out", "unit_codes"]
 
 MOST_RECORDS = 256
 """Records of one unit that are used."""
@@ -89,6 +90,30 @@ def share_out(codes: np.ndarray, n_units: int) -> tuple[np.ndarray | None, np.nd
         codes = codes[used]
         sizes = np.minimum(sizes, MOST_RECORDS)
     return used, (WHOLE // np.maximum(sizes, 1))[codes] / WHOLE
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """The rows of every unit: whoever is sampled brings all of hers."""
+
+    order: np.ndarray
+    """Row numbers, unit by unit."""
+    starts: np.ndarray
+    """Those of unit u are ``order[starts[u]:starts[u + 1]]``."""
+
+    @classmethod
+    def of(cls, codes: np.ndarray, n_units: int) -> Members:
+        """Group rows by their units."""
+        sizes = np.bincount(codes, minlength=n_units)
+        return cls(np.argsort(codes, kind="stable"), np.concatenate([[0], np.cumsum(sizes)]))
+
+    def rows(self, units: np.ndarray) -> np.ndarray:
+        """Return the row numbers of some units."""
+        first = self.starts[units]
+        sizes = self.starts[units + 1] - first
+        ends = np.cumsum(sizes)
+        places = np.arange(ends[-1] if ends.size else 0) + np.repeat(first - ends + sizes, sizes)
+        return np.asarray(self.order[places])
 
 
 def _missing(row: int) -> str:

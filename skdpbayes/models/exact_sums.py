@@ -652,10 +652,13 @@ def row_keys(X: Any, grid: Grid | None) -> np.ndarray:
 def _clip(
     residual: Any, lengths: Any, weight: Any, clip: float, largest: float, scale: float, sums: Any
 ) -> None:
-    """Overwrite residuals by clipped, weighted and, with a scale, truncated ones; add them up."""
+    """Overwrite residuals by clipped, weighted and, with a scale, truncated ones; add them up.
+
+    They are cut at ``largest`` before they are weighted: those of a person together stay below it.
+    """
     last = sums.shape[1] - 1
     for i in range(residual.shape[0]):
-        factor = weight[i] if weight.shape[0] > 0 else 1.0
+        share, factor = weight[i] if weight.shape[0] > 0 else 1.0, 1.0
         if lengths.shape[0] > 0:
             norm, square = abs(residual[i, 0]), 0.0
             if residual.shape[1] > 1:
@@ -667,11 +670,13 @@ def _clip(
                 norm *= np.sqrt(square)
             norm *= lengths[i]
             if norm > clip:
-                factor *= clip / norm
+                factor = clip / norm
         for k in range(residual.shape[1]):
             value = residual[i, k] * factor
             if scale > 0.0:
-                value = np.trunc(min(max(value, -largest), largest) * scale)
+                value = np.trunc(min(max(value, -largest), largest) * (share * scale))
+            else:
+                value *= share
             residual[i, k] = value
             sums[k, last] += value
 

@@ -2,11 +2,13 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -14,6 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 from skdpbayes import (
     DPSGLDClassifier,
     DPSGLDNetworkClassifier,
+    DPSGLDRegressor,
     LaplaceNaiveBayes,
     ObjPertLogisticRegression,
     OPSLinearSVC,
@@ -24,11 +27,16 @@ from skdpbayes import (
     PrivateHMM,
     models,
     privacy_of,
+    randomness,
 )
+from skdpbayes.estimators.chain import coordinates as chain_coordinates
+from skdpbayes.estimators.chain import regressor as chain_regressor
+from skdpbayes.estimators.chain.coordinates import MEAN_WEIGHT, moment_sensitivity, person_rounding
+from skdpbayes.estimators.chain.potential import chain_blocks
 from skdpbayes.estimators.naive_bayes.layout import count_block
 from skdpbayes.estimators.ridge.plan import exact_moments, pack, weights
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.fitting.units import MOST_RECORDS, WHOLE, share_out, unit_codes
+from skdpbayes.fitting.units import MOST_RECORDS, WHOLE, Members, share_out, unit_codes
 from skdpbayes.model_selection import PrivateGridSearchCV
 from skdpbayes.privacy import GaussianDP, PersonsObjectivePerturbation, PureDP
 from skdpbayes.privacy.sensitivity import moment_moves
@@ -400,8 +408,238 @@ class TestOnePosteriorSample:
         assert model.fit(X, y, units=ids).privacy_.unit == "person"
 
 
+CHAINS = {
+    "classifier": DPSGLDClassifier(1.0),
+    "squared": DPSGLDRegressor(1.0, target_bounds=(0, 1)),
+    "huber": DPSGLDRegressor(1.0, target_bounds=(0, 1), loss="huber"),
+    "poisson": DPSGLDRegressor(1.0, target_bounds=(0, 1), loss="poisson"),
+    "origin": DPSGLDRegressor(1.0, target_bounds=(-1, 1), fit_intercept=False),
+}
+
+
+def read_chain(model, table, mutant=None):
+    """Rows, plan and linear plan of a chain; a mutant forgets the weights."""
+    X, y, ids = table
+    rows = model._read(X, y).of_units(ids)
+    plan = model._plan(rows.public, model._budget(rows.public))
+    if mutant == "summed":
+        rows = replace(rows, weight=None)
+    return rows, plan, getattr(plan, "linear", plan)
+
+
+class TestChains:
+    @pytest.mark.parametrize("pair", [neighbors, longest_neighbors])
+    @pytest.mark.parametrize("name", CHAINS)
+    def test_a_whole_person_moves_a_step_as_one_record_may(self, name, pair):
+        model, rng = clone(CHAINS[name]), np.random.default_rng(0)
+        points, found = 5.0 * rng.normal(size=(20, 1, 4)), {}
+        _, _, linear = read_chain(model, pair()[0])
+        fixed = chain_coordinates.public_coordinates(np.diag([0.5, 0.3, 0.01]), 3)
+        for mutant in (None, "summed"):
+            sums = []
+            for table in pair():
+                rows = read_chain(model, table, mutant)[0]
+                blocks = chain_blocks(rows, linear.grid)
+                potential = linear.potential(blocks, fixed, rows.members())[1]
+                at = points[..., : potential.shape[1]]
+                sums.append(np.array([potential.gradients(p, None)[0] for p in at]))
+                persons = np.arange(rows.public.n)  # a batch of everybody
+                assert np.array_equal(potential.gradients(at[0], persons)[0], sums[-1][0])
+            found[mutant] = np.linalg.norm((sums[0] - sums[1]).reshape(20, -1), axis=1).max()
+        clip, rounding = linear.chain.clip_norm, potential.rounding(linear.chain.most_rows)
+        assert rounding < 1e-6 * clip
+        assert 0.4 * clip < found[None] <= 2.0 * clip + rounding
+        assert found["summed"] > 4.0 * clip
+
+    @pytest.mark.parametrize("pair", [neighbors, longest_neighbors])
+    def test_a_whole_person_moves_the_moments_as_one_record_may(self, pair, monkeypatch):
+        released = []
+
+        def catch(generator, flat, scale):
+            released.append((flat.copy(), scale))
+            return flat
+
+        monkeypatch.setattr(randomness, "release_gaussian", catch)
+        for mutant in (None, "summed"):
+            for table in pair():
+                rows = read_chain(DPSGLDClassifier(1.0), table, mutant)[0]
+                how = (1.0, 0.5, "replace_one", True, randomness.make_generator(0))
+                chain_coordinates.released_coordinates(rows, *how)
+        (first, scale), (second, other) = released[:2]
+        moved, most = np.linalg.norm(first - second), moment_sensitivity("replace_one")
+        assert scale == other
+        assert most + person_rounding(models.Grid(60, 1.0), 3) <= 0.5 * scale
+        assert 0.5 * most < moved <= 0.5 * scale < most * (1.0 + 1e-3)  # mu is 0.5
+        assert np.linalg.norm(released[2][0] - released[3][0]) > 5.0 * most
+
+    def test_the_moments_of_a_person_are_an_average_up_to_cuts(self):
+        """Frobenius distance of the released second moments from averages in longer arithmetic."""
+        rng = np.random.default_rng(0)
+        grid = models.Grid(60, 1.0)
+        for m in (1, 3, 40, 255, 256):
+            X = rng.normal(size=(m, 3))
+            X /= np.linalg.norm(X, axis=1, keepdims=True) * (1.0 + 1e-12)
+            weight = share_out(np.zeros(m, dtype=int), 1)[1]
+            rows = DPSGLDClassifier(1.0, classes=[0, 1])._read(X, np.zeros(m, dtype=int))
+            block = replace(rows, weight=weight).block()
+            total, second = models.read_moments(models.moments(block, grid), grid)
+            cut = np.trunc(X / grid.row_unit) * grid.row_unit
+            exact = (cut.T * weight) @ cut
+            assert np.linalg.norm(second - exact) <= 0.5 * person_rounding(grid, 3)
+            assert np.linalg.norm(MEAN_WEIGHT * (total - weight @ cut)) <= 2.0**-40
+            assert np.linalg.norm(total) <= weight.sum()
+
+    @pytest.mark.parametrize("loss", ["squared", "poisson"])
+    @pytest.mark.parametrize("pair", [neighbors, longest_neighbors])
+    def test_a_whole_person_moves_the_scale_of_a_regression_as_one_record_may(
+        self, loss, pair, monkeypatch
+    ):
+        caught = []
+
+        def catch(plan, total, largest, generator):
+            caught.append((total, largest))
+            return total
+
+        monkeypatch.setattr(chain_regressor.RegressionPlan, "release_sum", catch)
+        model = DPSGLDRegressor(1.0, target_bounds=(0, 1), loss=loss)
+        for mutant in (None, "summed"):
+            for table in pair():
+                rows, plan, _ = read_chain(model, table, mutant)
+                if loss == "poisson":
+                    plan.model._mean_count(plan, rows, None)
+                    continue
+                # a chain that predicts large targets: errors of about 0, and beyond what counts
+                space = chain_coordinates.plain_coordinates(3, 1.0, True)
+                run = SimpleNamespace(mean=(np.zeros((1, 3)), np.full(1, 3.9)), coordinates=space)
+                plan.model._released_scale(plan, run, rows, None)
+        (first, largest), (second, _) = caught[:2]
+        assert 0.0 < first < 60.0 * largest
+        assert 0.9 * largest < abs(first - second) <= largest
+        if pair is neighbors:  # more records that weigh 1 each do not fit into the grid
+            assert abs(caught[2][0] - caught[3][0]) > 4.0 * largest
+
+    @pytest.mark.parametrize("subsampling", ["poisson", "fixed"])
+    def test_batches_are_whole_persons(self, subsampling, monkeypatch):
+        X, y, ids = visits(n_persons=200)
+        model = DPSGLDClassifier(1.0, batch_size=20, subsampling=subsampling, random_state=0)
+        owner = unit_codes(ids, len(y))[0]
+        sizes, batches, inner = np.bincount(owner), [], models.clipped_gradient
+
+        def catch(*args, rows, **settings):
+            batches.append(rows)
+            return inner(*args, rows=rows, **settings)
+
+        monkeypatch.setattr(models, "clipped_gradient", catch)
+        model.fit(X, y, units=ids)
+        assert len(batches) == 100
+        counts = np.zeros(200)
+        for rows in batches:
+            assert np.unique(rows).size == rows.size
+            drawn = np.unique(owner[rows])
+            assert np.array_equal(np.bincount(owner[rows], minlength=200)[drawn], sizes[drawn])
+            counts[drawn] += 1
+            assert subsampling == "poisson" or drawn.size == 20
+        assert model.batch_size_ == 20
+        assert counts.sum() / 100 == pytest.approx(20.0, abs=2.0)  # five deviations
+        # whoever has more records is not drawn more often
+        assert abs(np.corrcoef(counts, sizes)[0, 1]) < 0.25
+
+    def test_members(self):
+        members = Members.of(np.array([2, 0, 2, 1, 0]), 4)
+        assert members.rows(np.array([0, 2])).tolist() == [1, 4, 0, 2]
+        assert members.rows(np.array([3])).tolist() == []
+        assert members.rows(np.array([3, 1])).tolist() == [3]
+        assert members.rows(np.empty(0, dtype=int)).tolist() == []
+
+    @pytest.mark.parametrize("name", CHAINS)
+    @pytest.mark.parametrize("batch_size", ["auto", 100])
+    def test_records_repeated_give_the_same_model(self, name, batch_size):
+        """Every record four times, as one person's: all that is shown is that of the records."""
+        X, y, _ = visits(n_persons=300)
+        model = clone(CHAINS[name]).set_params(
+            epsilon=5.0, random_state=0, batch_size=batch_size, preconditioner=0.2
+        )
+        ids = np.arange(len(y))
+        once = clone(model).fit(X, y)
+        four = clone(model).fit(np.tile(X, (4, 1)), np.tile(y, 4), units=np.tile(ids, 4))
+        assert four.coef_ == pytest.approx(once.coef_, abs=1e-2)
+        assert four.intercept_ == pytest.approx(once.intercept_, abs=1e-2)
+        assert four.noise_ == once.noise_
+        assert four.privacy_.event == once.privacy_.event
+        assert four.step_size_ == pytest.approx(once.step_size_, rel=1e-3)
+        if batch_size == "auto" and name == "classifier":
+            assert four.interval()["coef"] == pytest.approx(once.interval()["coef"], abs=0.02)
+
+    @pytest.mark.parametrize("name", ["classifier", "squared", "huber"])
+    def test_without_privacy_records_repeated_give_the_same_posterior(self, name):
+        X, y, _ = visits(n_persons=300)
+        model = clone(CHAINS[name]).set_params(epsilon=np.inf, random_state=0)
+        ids = np.arange(len(y))
+        once = clone(model).fit(X, y)
+        four = clone(model).fit(np.tile(X, (4, 1)), np.tile(y, 4), units=np.tile(ids, 4))
+        assert four.step_size_ == pytest.approx(once.step_size_, rel=1e-4)
+        for part in ("coef", "intercept"):
+            assert four.interval()[part] == pytest.approx(once.interval()[part], abs=1e-3)
+
+    @pytest.mark.parametrize("name", CHAINS)
+    @pytest.mark.parametrize("batch_size", ["auto", 20])
+    def test_plans_are_for_persons_and_the_number_of_records_is_nowhere(self, name, batch_size):
+        model = clone(CHAINS[name]).set_params(batch_size=batch_size, random_state=0)
+        planned = model.plan(60, 3, unit="person")
+        for m in (1, 60, 3000):
+            X, y, ids = with_person(visits(), np.eye(3)[1], 1, m)
+            model.fit(X, y, units=ids)
+            assert {key: getattr(model, key) for key in planned.numbers} == planned.numbers
+            assert model.privacy_ == planned.privacy
+            assert model.privacy_.unit == "person"
+            linear = read_chain(model, (X, y, ids))[2]
+            assert (linear.grid.n, linear.chain.most_rows) == (60, 60)
+            assert linear.chain.batch_size == (60 if batch_size == "auto" else 20)
+        # in coordinates that tell nothing, the step follows from public numbers
+        steps = set()
+        for m in (1, 60):
+            X, y, ids = with_person(visits(), np.eye(3)[1], 1, m)
+            fitted = clone(model).set_params(preconditioner=None).fit(X, y, units=ids)
+            steps.add(fitted.step_size_)
+        assert len(steps) == 1 or name == "poisson"  # whose mean count is released
+
+    def test_large_budgets_give_the_model_that_weighs_persons(self):
+        X, y, ids = visits(n_persons=3000)
+        sizes = np.bincount(ids)[ids]
+        y, share = np.where(sizes > 4, 1 - y, y), 1.0 / sizes  # frequent visitors differ
+        normal = {"prior": "normal", "prior_scale": 1.0, "random_state": 0}
+        exact = LogisticRegression(C=1.0, tol=1e-10, fit_intercept=False)
+        exact.fit(np.column_stack([X, np.ones(len(y))]), y, sample_weight=share)
+        by_record = DPSGLDClassifier(np.inf, **normal).fit(X, y)
+        assert np.abs(by_record.coef_[0] - exact.coef_[0, :3]).max() > 0.2
+        for settings in ({"epsilon": np.inf}, {"epsilon": 100.0, "clip_norm": 4.0}):
+            model = DPSGLDClassifier(**settings, **normal).fit(X, y, units=ids)
+            assert model.coef_[0] == pytest.approx(exact.coef_[0, :3], abs=0.12)
+        line = np.column_stack([X, np.ones(len(y))]) * np.sqrt(share)[:, None]
+        slopes = np.linalg.lstsq(line, y * np.sqrt(share), rcond=None)[0]
+        for epsilon in (np.inf, 100.0):
+            model = DPSGLDRegressor(epsilon, target_bounds=(-3, 4), random_state=0)
+            if epsilon < np.inf:
+                model.set_params(clip_norm=10.0)  # no error is clipped: they are not symmetric
+            model.fit(X, y, units=ids)
+            assert model.coef_ == pytest.approx(slopes[:3], abs=0.05)
+            residuals = y - line @ slopes / np.sqrt(share)
+            variance = np.average(np.square(residuals), weights=share)
+            if epsilon < np.inf:  # released is the mean absolute error, as of normal errors
+                variance = 0.5 * np.pi * np.average(np.abs(residuals), weights=share) ** 2
+            assert model.noise_variance_ == pytest.approx(variance, rel=0.1)
+        for epsilon in (np.inf, 100.0):
+            counts = DPSGLDRegressor(epsilon, target_bounds=(0, 5), loss="poisson", random_state=0)
+            numbers = y + np.where(sizes > 3, 2, 0)
+            counts.fit(X, numbers, units=ids)
+            mean = np.average(numbers, weights=share)
+            assert np.average(counts.predict(X), weights=share) == pytest.approx(mean, rel=0.1)
+            # rates are counted from the mean
+            assert np.exp(counts._posterior.shift) == pytest.approx(mean, rel=0.01)
+            assert mean != pytest.approx(np.mean(numbers), rel=0.1)
+
+
 REFUSING = {
-    "chain": DPSGLDClassifier(),
     "network": DPSGLDNetworkClassifier(hidden_layer_sizes=(2,)),
     "states": PrivateHMM(),
     "bounds": PrivateBoundsScaler(),

@@ -240,6 +240,20 @@ def test_one_record_moves_a_clipped_sum_by_at_most_the_clip(loss, weighted):
     assert longest > 0.999 * clip
 
 
+def test_residuals_of_a_person_that_are_cut_add_up_to_one_record():
+    """Short rows far off: residuals are cut first and weighted then."""
+    grid, n = Grid(1, 1.0, residual=4.0), 256
+    block = Block(np.full((n, 2), 1e-4), np.full(n, -50.0), np.full(n, 1.0 / n))
+    theta = np.array([[0.0, 0.0, 500.0]])
+    lengths = row_lengths(block.X, grid)
+    total = clipped_gradient(block, theta, SquaredLoss(), lengths, 1.0, grid)
+    one = clipped_gradient(
+        Block(block.X[:1], block.target[:1], None), theta, SquaredLoss(), lengths[:1], 1.0, grid
+    )
+    assert read_gradient(one, grid)[0, -1] == 4.0
+    assert total.tolist() == one.tolist()
+
+
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_moments_against_python_integers_and_their_sensitivity(form, weighted):

@@ -57,18 +57,20 @@ class DPSGLDClassifier(LinearChain, PrivateClassifier):
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private for the adjacency
     chosen: one record replaced by another, or (``"zero_out"``) by a null record that contributes
     nothing. The number of records is public, as are all parameters and the label set. Released: the
-    noisy gradient of every step and with them the whole chain, so its average ``coef_``, every
-    draw of ``sample_posterior``, ``interval`` and the predictions cost nothing more, and the
-    moments of the rows from which the coordinates of the chain are made (``preconditioner``) under
-    their own share of the budget. The claim is unconditional: it does not matter whether the chain
-    has converged. Batches are Poisson samples (or uniform of fixed size) with exactly the inclusion
+    noisy gradient of every step and with them the whole chain, so its average ``coef_``, every draw
+    of ``sample_posterior``, ``interval`` and the predictions cost nothing more, and the moments of
+    the rows from which the coordinates of the chain are made (``preconditioner``) under their own
+    share of the budget. The claim is unconditional: it does not matter whether the chain has
+    converged. Batches are Poisson samples (or uniform of fixed size) with exactly the inclusion
     probability that is accounted for, an empty batch is a noise-only step, and the sum is divided
     by the expected size. Arithmetic: rows and clipped residuals are cut toward zero to a public
     grid, so that sums are exact integers, equal to the last bit for any order of the records,
     blocks and threads; they are mapped to the grid of :math:`2^{-28}` noise standard deviations and
     exact discrete Gaussian noise is added there. What rounding adds to the sensitivity is in the
-    noise. With an int ``random_state`` the guarantee needs the seed to stay secret. Every refit is
-    a new release, and cross-validation pays once per fold.
+    noise. With ``units`` all records of a person, weighted to one after they are clipped, take the
+    place of a record: they change together, batches are samples of persons, and the number of
+    persons is public while that of records is not. With an int ``random_state`` the guarantee needs
+    the seed to stay secret. Every refit is a new release, and cross-validation pays once per fold.
 
     Parameters
     ----------
@@ -110,8 +112,8 @@ class DPSGLDClassifier(LinearChain, PrivateClassifier):
         length about 1. Smaller means less noise and more bias: "auto" is 0.7 where public numbers
         tell that noise is large and rises to 1.3 where it is not (none for ``epsilon=np.inf``).
     batch_size : int or "auto", default="auto"
-        Expected size of a batch. "auto" takes all records up to 131,072: large batches have the
-        least noise per record.
+        Expected size of a batch, with ``units`` in persons. "auto" takes all records up to 131,072:
+        large batches have the least noise per record.
     n_steps : int or "auto", default="auto"
         Number of steps; "auto" is 100 (500 for ``epsilon=np.inf``).
     step_size : float or "auto", default="auto"

@@ -9,7 +9,9 @@ Sensitivity of :math:`(\alpha \sum x / R, \sum x x^\top / R^2)` for rows of norm
 zeroing a record out moves it by at most :math:`\sqrt{\alpha^2 + 1}`. Replacing a record by one at
 angle *t* moves it by :math:`\alpha^2 (2 - 2 c) + 2 - 2 c^2` squared, :math:`c = \cos t`, at most
 :math:`2 + 2 \alpha^2 + \alpha^4 / 2`; shorter rows move it less. (Lemma 19 of Wang et al. 2015
-bounds the covariance alone.)
+bounds the covariance alone.) Moments of a person are an average of those of her records and, where
+her weights add up to less than 1, of 0: two averages are no farther apart than the farthest two of
+what they average, and `person_rounding` is what cuts add to that.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import numpy as np
 
 from skdpbayes import models, randomness
 from skdpbayes.fitting.records import Block, Records
+from skdpbayes.fitting.units import MOST_RECORDS
 from skdpbayes.privacy import Adjacency
 from skdpbayes.privacy.sensitivity import row_moment_moves
 
@@ -31,6 +34,7 @@ __all__ = [
     "check_public_covariance",
     "exact_coordinates",
     "moment_sensitivity",
+    "person_rounding",
     "plain_coordinates",
     "plain_dimension",
     "public_coordinates",
@@ -159,6 +163,19 @@ def moment_sensitivity(adjacency: Adjacency) -> float:
     return row_moment_moves(MEAN_WEIGHT, adjacency)
 
 
+def person_rounding(grid: models.Grid, n_columns: int) -> float:
+    r"""Bound what cuts add to the distance of the moments of two persons, in units of `data_norm`.
+
+    The sensitivity holds for averages of :math:`x x^\top`. A record of weight :math:`1/m` adds
+    :math:`v v^\top` instead, *v* its row times :math:`m^{-1/2}` and truncated, off by less than a
+    unit per entry, by *e* in length: the matrix is off by at most :math:`2 e m^{-1/2} + e^2`, that
+    of a person by :math:`2 e \sqrt m + m e^2`. The last number is for the roundings of the roots.
+    """
+    error = math.sqrt(n_columns) * grid.row_unit / grid.data_norm
+    person = 2.0 * math.sqrt(MOST_RECORDS) * error + MOST_RECORDS * error**2
+    return 2.0 * person + 2.0**-40
+
+
 def plain_dimension(n_columns: int) -> float:
     """Directions that share the length of clipped rows of which nothing is known."""
     return min(PLAIN_DIMENSION, max(1.0, n_columns / 2.0))
@@ -213,33 +230,35 @@ def released_coordinates(
     ``mu=inf`` uses them as they are. Without an intercept rows are not centered. Directions whose
     variance (of the rows as given) is below ``least_variance`` are stretched as if it were that.
     """
-    n_rows, d = rows.X.shape
-    grid = models.Grid(n_rows, data_norm) if math.isfinite(mu) else None
+    n, d = rows.public.n, rows.public.n_features
+    grid = models.Grid(n, data_norm) if math.isfinite(mu) else None
     total, moments = models.read_moments(rows.total(models.moments, grid), grid)
     total, moments = total / data_norm, moments / data_norm**2
     noise = 0.0
-    if math.isfinite(mu):
+    if grid is not None:
         size = d + d * (d + 1) // 2
         # A row whose computed length is within data_norm may be longer by a share of (d + 8) 2^-52.
         # Exact sums, of length at most 2 n, become doubles, are divided and multiplied by weights:
         # at most six roundings of 2^-53, on both of two neighbors.
-        moves = moment_sensitivity(adjacency) * (1.0 + (d + 8.0) * 2.0**-50) + n_rows * 2.0**-48
+        moves = moment_sensitivity(adjacency) * (1.0 + (d + 8.0) * 2.0**-50) + n * 2.0**-48
+        if rows.public.unit == "person":
+            moves += person_rounding(grid, d)
         noise = randomness.release_scale(1.0 / mu, moves, size)
         total, moments = _release(total, moments, noise, generator)
-    center = total / n_rows if centered else np.zeros(d)
-    covariance = moments / n_rows - np.outer(center, center)
+    center = total / n if centered else np.zeros(d)
+    covariance = moments / n - np.outer(center, center)
     transform, dimension, clean = _whitening(
-        covariance, noise * math.sqrt(2.0 * d) / n_rows, least_variance / data_norm**2
+        covariance, noise * math.sqrt(2.0 * d) / n, least_variance / data_norm**2
     )
     known = None
     if noise > 0.0:
-        mean = total / n_rows
+        mean = total / n
         clean = clean if centered else clean - np.outer(mean, mean)
         known = Moments(
             mean * data_norm,
             clean * data_norm**2,
-            noise / MEAN_WEIGHT / n_rows * data_norm,
-            noise / n_rows * data_norm**2,
+            noise / MEAN_WEIGHT / n * data_norm,
+            noise / n * data_norm**2,
         )
     return Coordinates(
         center * data_norm, transform / data_norm, 1.0, 0.0, dimension, moments=known
@@ -247,28 +266,36 @@ def released_coordinates(
 
 
 def exact_coordinates(
-    block: Block, logits: np.ndarray, loss: models.Loss, prior: tuple[float, float], centered: bool
+    block: Block,
+    logits: np.ndarray,
+    loss: models.Loss,
+    prior: tuple[float, float],
+    centered: bool,
+    n: int,
 ) -> Coordinates:
     """Coordinates in which a posterior is round, from its logits at the mode: no privacy.
 
     The curvature of the losses is averaged over the normal approximation of the posterior: at the
     mode itself, classes that are well separated have hardly any. Then the posterior's curvature,
     that of the ``prior`` of coefficients and intercept included, is the same in all directions.
+    ``n`` is the number of records or persons.
     """
     assert block.target is not None
     spread = np.zeros(block.X.shape[0])
     for _ in range(2):  # first with the curvature at the mode
         weights = np.maximum(loss.mean_curvature(logits, block.target, spread), 1e-9)
-        coordinates = _round_coordinates(block.X, weights, *prior, centered)
+        if block.weight is not None:
+            weights *= block.weight
+        coordinates = _round_coordinates(block.X, weights, *prior, centered, n)
         lengths = coordinates.lengths(block.X, None)
         spread = np.square(lengths) * (coordinates.dimension / weights.sum())
     return coordinates
 
 
 def _round_coordinates(
-    X: Any, weights: np.ndarray, of_coefficients: float, of_intercept: float, centered: bool
+    X: Any, weights: np.ndarray, of_coefficients: float, of_intercept: float, centered: bool, n: int
 ) -> Coordinates:
-    n_rows, d = X.shape
+    d = X.shape[1]
     total, largest = float(weights.sum()), float(weights.max())
     sums = models.moments(Block(X, weight=weights / largest), None)
     first, moments = (largest * part for part in models.read_moments(sums, None))
@@ -281,9 +308,7 @@ def _round_coordinates(
     dimension = max(1.0, float(np.sum(of_losses / values)))
     transform = (vectors * np.sqrt(total / dimension / values)) @ vectors.T
     constant = math.sqrt(total / dimension / (total + of_intercept)) if centered else 0.0
-    return Coordinates(
-        center, 0.5 * (transform + transform.T), 1.0, constant, dimension, total / n_rows
-    )
+    return Coordinates(center, 0.5 * (transform + transform.T), 1.0, constant, dimension, total / n)
 
 
 def _release(

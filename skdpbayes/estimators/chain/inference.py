@@ -27,6 +27,13 @@ clipping does to the coefficients is thereby undone. Poisson batches of rate q a
 little too much). The posterior precision is :math:`H S^{-1} H` and that of the prior; a Cauchy
 prior is normal with a random precision, which is drawn given a draw of the coefficients.
 
+With ``units`` a person's part of :math:`\bar G` is an average of her records' parts, the weights of
+which add up to at most 1, and the released moments are averages over persons of the same kind: the
+expectation above is that of an average row. By convexity :math:`(\sum_j a_j s_j)(\sum_j a_j
+s_j)^\top \preceq \sum_j a_j s_j s_j^\top`, however the records of a person depend on each other. So
+*S*, the part of the batches included, is at least the covariance, and intervals are cautious; they
+need that persons are independent and that the model holds for every record by itself.
+
 The expectations are over a synthetic design: normal rows with the released moments. The noise of
 that release is known, too. It is drawn again, the equation solved again, and the solutions are
 pooled: a `NormalMixture`.

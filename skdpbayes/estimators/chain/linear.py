@@ -42,6 +42,7 @@ from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.estimator import NOT_PRIVATE, offers
 from skdpbayes.fitting.records import Block, Public, Records
 from skdpbayes.fitting.threads import one_blas_thread
+from skdpbayes.fitting.units import Members
 from skdpbayes.privacy.budget import Budget
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class LinearChain:
     preconditioner: Any
     privacy_: PrivacyGuarantee
     _posterior: Any
+    _takes_units = True
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters: scikit-learn's."""
@@ -334,15 +336,22 @@ class LinearChainPlan:
         """Coordinates in which the posterior around its mode is round."""
         logits = np.asarray(block.X @ coef.T) + intercept
         of_prior = (self.prior.precision, self.prior.of_intercept)
-        return exact_coordinates(block, logits, self.loss, of_prior, self.fit_intercept)
+        n = self.chain.n_samples
+        return exact_coordinates(block, logits, self.loss, of_prior, self.fit_intercept, n)
 
     def potential(
-        self, blocks: tuple[Block, ...], coordinates: Coordinates
+        self,
+        blocks: tuple[Block, ...],
+        coordinates: Coordinates,
+        members: Members | None = None,
     ) -> tuple[float, LinearPotential]:
-        """Return a step of SGLD and the posterior, with a constant feature stable at that step."""
+        """Return a step of SGLD and the posterior, with a constant feature stable at that step.
+
+        ``members`` are the rows of persons, where batches are made of persons.
+        """
         step, coordinates = self._step(coordinates)
         how = (self.loss, self.prior, self.chain.clip_norm, self.grid)
-        return step, LinearPotential(blocks, coordinates, *how)
+        return step, LinearPotential(blocks, coordinates, *how, members)
 
     def _step(self, coordinates: Coordinates) -> tuple[float, Coordinates]:
         chain, n = self.chain, self.chain.n_samples
@@ -475,15 +484,15 @@ def run_linear(
     A ``mode`` that is known already saves the time.
     """
     with one_blas_thread():
-        blocks = chain_blocks(rows, plan.grid)
-        step, potential = plan.potential(blocks, coordinates)
+        blocks, members = chain_blocks(rows, plan.grid), rows.members()
+        step, potential = plan.potential(blocks, coordinates, members)
         coordinates, first = potential.coordinates, np.zeros(potential.shape)
         if not plan.chain.private:  # nothing keeps the chain from starting at the mode
             first = potential.mode(first if mode is None else mode)
             if plan.moments_mu > 0.0:
                 found = coordinates.coefficients(first)
                 step, potential = plan.potential(
-                    blocks, plan.exact_coordinates(rows.block(), *found)
+                    blocks, plan.exact_coordinates(rows.block(), *found), members
                 )
                 coordinates = potential.coordinates
                 first = coordinates.from_coefficients(*found)

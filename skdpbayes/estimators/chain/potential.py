@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 from skdpbayes import models
 from skdpbayes.estimators.chain.coordinates import Coordinates
 from skdpbayes.fitting.records import Block, Records
+from skdpbayes.fitting.units import Members
 
 __all__ = [
     "LARGEST",
@@ -114,6 +115,8 @@ class LinearPotential:
     clip_norm: float
     grid: models.Grid | None
     """Units of rows; None for plain sums, without privacy. Those of residuals are made here."""
+    members: Members | None = None
+    """Rows of the persons that batches are made of; None where each row is a unit."""
 
     def __post_init__(self) -> None:
         d = self.coordinates.center.shape[0]
@@ -155,7 +158,13 @@ class LinearPotential:
     def gradients(
         self, position: np.ndarray, rows: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Gradients with respect to the coefficients of z."""
+        """Gradients with respect to the coefficients of z; ``rows`` of persons are all of theirs.
+
+        The weights of a person's records add up to at most 1 and each record is clipped, so that a
+        person moves the sum by no more than the clipping norm.
+        """
+        if rows is not None and self.members is not None:
+            rows = self.members.rows(rows)
         theta = self._lifted(position)
         pull = theta * self.precision / (1.0 + np.square(theta / self.tails))
         # positions are released, so this is post-processing; without it a record could tell of
@@ -227,7 +236,8 @@ class LinearPotential:
     def rounding(self, n_rows: int) -> float:
         """Bound on what rounding adds to the distance of two sums of at most ``n_rows`` records.
 
-        The sums are exact, and cutting lengthens nothing. Then they become doubles and are mapped
+        A person's records are weighted to one record at most. The sums are exact, and cutting
+        lengthens nothing. Then they become doubles and are mapped
         by a matrix, of which the intercept's column is a rounded product: off by at most d + 4
         roundings of the product of the norms.
         """

@@ -89,8 +89,11 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
     from these and costs nothing more. The claim is unconditional: it does not matter whether the
     chain has converged. Sums over records are exact integers on a public grid, equal to the last
     bit for any order, blocks and threads; noise is sampled exactly on a grid, and what rounding
-    adds to the sensitivity is in it. With an int ``random_state`` the guarantee needs the seed to
-    stay secret. Every refit is a new release, and cross-validation pays once per fold.
+    adds to the sensitivity is in it. With ``units`` all records of a person, weighted to one after
+    they are clipped, take the place of a record: they change together, batches are samples of
+    persons, and the number of persons is public while that of records is not. With an int
+    ``random_state`` the guarantee needs the seed to stay secret. Every refit is a new release, and
+    cross-validation pays once per fold.
 
     Parameters
     ----------
@@ -126,8 +129,8 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
         length about 1, in units of an eighth of the target's range ("poisson": of the root of the
         mean count). "auto" is 1 ("poisson": 2, or 4 where records and budget are plenty).
     batch_size : int or "auto", default="auto"
-        Expected size of a batch. "auto" takes all records up to 131,072: large batches have the
-        least noise per record.
+        Expected size of a batch, with ``units`` in persons. "auto" takes all records up to 131,072:
+        large batches have the least noise per record.
     n_steps : int or "auto", default="auto"
         Number of steps; "auto" is 100 (500 for ``epsilon=np.inf``).
     step_size : float or "auto", default="auto"
@@ -335,15 +338,15 @@ class RegressionPlan:
         return self.linear.numbers()
 
     def release_sum(self, total: float, largest: float, generator: np.random.Generator) -> float:
-        """Release a sum of numbers in [0, largest], one per record.
+        """Release a sum of numbers in [0, largest], one per record, or averages of them per person.
 
-        The number of records is public, so half of the largest is subtracted from every one first:
-        a null record that adds nothing stands for the middle.
+        The number of records (of persons) is public, so half of the largest is subtracted from
+        every one first: a null record that adds nothing stands for the middle.
         """
         chain = self.linear.chain
         n = chain.n_samples
         # the sum is rounded when it becomes a float and when the middle is subtracted, in both of
-        # two data sets
+        # two data sets; the numbers of a person are rounded when they are weighted
         moves = 0.5 * largest * moved(chain.adjacency) + n * largest * 2.0**-49
         scale = randomness.release_scale(1.0 / self.scale_mu, moves, 1)
         middle = 0.5 * largest * n
@@ -441,11 +444,12 @@ class ErrorModel:
             potential = plan.potential(scaled, coordinates)[1]
             mode = potential.mode(np.zeros(potential.shape) if start is None else start)
             coef, intercept = potential.coordinates.coefficients(mode)
-            squares, count = 0.0, 0
+            squares, count = 0.0, 0.0
             for block in scaled:
                 error = np.asarray(block.X @ coef[0]).ravel() + intercept[0] - block.target
-                squares += float(np.square(np.minimum(np.abs(error), self.width)).sum())
-                count += error.shape[0]
+                weight = np.ones(error.shape[0]) if block.weight is None else block.weight
+                squares += float(weight @ np.square(np.minimum(np.abs(error), self.width)))
+                count += float(weight.sum())
             change = max(math.sqrt(squares / count / _mean_square(self.width)), 1e-9)
             factor, start = factor * change, mode / change
             if abs(change - 1.0) < 1e-6 or factor < 1e-9:
@@ -542,7 +546,7 @@ class CountModel:
             exact = models.read_errors(total, cap, grid)
             mean = plan.release_sum(exact, cap, generator) / n
         else:
-            mean = float(rows.target.mean())
+            mean = float(np.average(rows.target, weights=rows.weight))
         return min(max(mean, LEAST_RATE * cap), cap)
 
 
