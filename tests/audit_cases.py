@@ -21,6 +21,7 @@ from sklearn.base import BaseEstimator
 from skdpbayes import (
     DPSGLDClassifier,
     DPSGLDNetworkClassifier,
+    DPSGLDRegressor,
     LaplaceNaiveBayes,
     ObjPertLogisticRegression,
     OPSLinearSVC,
@@ -159,6 +160,29 @@ def _alone(n_rows: int) -> NeighborPair:
 def _chain(label: str, *, look: Any = moves_of, n_rows: int = N_ALONE, **params: Any) -> list[Case]:
     settings = {**CHAIN, **BUDGET, **params}
     return _linear(DPSGLDClassifier, label, _alone(n_rows), look=look, **settings)
+
+
+def _regression(label: str, *, look: Any = moves_of, note: str = "", **params: Any) -> list[Case]:
+    """One record at an end of its bounds among null rows: its target goes to the other end."""
+    X = np.zeros((N_ALONE, 1))
+    X[0] = 1.0
+    ends = {"replace_one": (X, -X[:, 0]), "zero_out": (np.zeros_like(X), np.zeros(N_ALONE))}
+    words = {
+        "replace_one": "the only record among null rows: its target goes to the other end",
+        "zero_out": "the only record among null rows becomes null",
+    }
+    settings = {**LINEAR, **CHAIN, **BUDGET, "target_bounds": (-1.0, 1.0), **params}
+    return [
+        Case(
+            DPSGLDRegressor,
+            label,
+            {**settings, "adjacency": adjacency},
+            NeighborPair(X, X[:, 0], neighbor, words[adjacency], {}),
+            look,
+            note=note,
+        )
+        for adjacency, neighbor in ends.items()
+    ]
 
 
 def _network(label: str, *, note: str = "", **params: Any) -> list[Case]:
@@ -363,6 +387,12 @@ CASES: list[Case] = [
     *_chain("SGNHT", sampler=STILL, step_size=0.01, look=kicks_of, note=HIDDEN),
     *_chain("SGFS", sampler="sgfs", step_size=400.0),
     *_chain("released moments", n_rows=60, preconditioner="auto"),
+    *_regression("regression"),
+    *_regression("regression, Huber", loss="huber"),
+    *_regression("regression, fixed batches", subsampling="fixed", note=ONE_BATCH),
+    *_regression("regression, SGHMC", sampler={"kind": "sghmc", **COLD}),
+    *_regression("regression, SGNHT", sampler=STILL, step_size=0.01, look=kicks_of, note=HIDDEN),
+    *_regression("regression, SGFS", sampler="sgfs", step_size=400.0),
     *_network("network"),
     *_network("network, fixed batches", subsampling="fixed", note=ONE_BATCH),
     *_network("network, SGHMC", sampler={"kind": "sghmc", **COLD}),

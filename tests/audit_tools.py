@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpbayes import DPSGLDRegressor
 from skdpbayes.auditing import mu_lower_bound
 from skdpbayes.estimators.ridge.plan import pack, weights
 
@@ -48,7 +49,8 @@ def coefficient_gap(fitted: Any) -> float:
 
 
 def draws_of(fitted: Any) -> np.ndarray:
-    return np.ravel(fitted.sample_posterior()["coef"])
+    chain = {"posterior": "chain"} if isinstance(fitted, DPSGLDRegressor) else {}
+    return np.ravel(fitted.sample_posterior(**chain)["coef"])
 
 
 def moves_of(fitted: Any) -> np.ndarray:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -354,7 +355,10 @@ def replay(make: Callable[[], Any], data: Any, neighbor: Any) -> tuple[Any, Any,
         with warnings.catch_warnings(record=True) as caught, hooks(tape):
             warnings.simplefilter("always")
             fits.append(make().fit(*arguments))
-        messages.append([str(warning.message) for warning in caught])
+        said = [str(warning.message) for warning in caught]
+        if len(data[0]) != len(neighbor[0]):  # the number of records is public, and may be quoted
+            said = [re.sub(r"[0-9][0-9.e+-]*", "#", words) for words in said]
+        messages.append(said)
         tape.replaying = True
     assert messages[0] == messages[1], "warnings depend on the data"
     assert tape.position == len(tape.entries), "the neighbor skips a release"

@@ -288,7 +288,9 @@ def test_folds_that_fail_say_which_public_numbers_decided_it():
     X, y = linear_data()
     X, y = X[:11], np.array(["no", "yes"] * 5 + ["no"])
     model = make_pipeline(BoundsScaler((-1.0, 1.0)), NeedsSix())
-    with pytest.warns(FitFailedWarning, match="n_samples=5, n_features=3 and 2 classes"):
+    with pytest.warns(
+        FitFailedWarning, match=r"n_samples=5 \(records\), n_features=3 and 2 classes"
+    ):
         GridSearchCV(model, {"needssix__epsilon": [1.0, 10.0]}, cv=KFold(2)).fit(X, y)
     lonely = np.array(["yes"] + ["no"] * 10)
     with pytest.warns(FitFailedWarning, match="few records, as in a fold, may lack a label"):

@@ -52,7 +52,8 @@ def test_every_exported_estimator_is_under_contract():
         and hasattr(getattr(skdpbayes, name), "sample_posterior")
         and not hasattr(getattr(skdpbayes, name), "transform")  # tests/preprocessing has its own
     }
-    assert exported == {case.name for case in CASES}
+    # torch is not among the packages that tests need: tests/estimators/test_torch.py has its own
+    assert exported - {"DPSGLDTorchClassifier"} == {case.name for case in CASES}
 
 
 @each_case
