@@ -1,24 +1,23 @@
 r"""
-A clinic's data, end to end
-===========================
+A clinic's data, from the file to the report
+============================================
 
-A clinic wants to publish a risk model for heart disease, and one number for its annual report: how
-common the disease is among its patients. Nobody should be able to tell from what is published
-whether a given patient's record was in the data, or what it said.
+A clinic wants to publish a risk model for heart disease, how good that model is, and one number for
+its annual report: how common the disease is among its patients. Nobody should be able to tell from
+what is published whether a given patient's record was in the data, or what it said.
 
-This example goes the whole way with made-up records: a pandas table, preprocessing that learns
-nothing from the data, a budget that is kept in a file, hyper-parameters chosen privately,
-predictions, intervals for the coefficients, and at the end the statement that goes to the data
-protection officer. ``python examples/plot_medical_pipeline.py --full`` uses five times as many
-patients.
+This example goes the whole way with made-up records: a CSV file, preprocessing that learns nothing
+from it, a budget that is kept in a file, a model with error bars, a private score on held-out
+patients, one claim for everything, and the page that the data protection officer signs.
+``python examples/plot_medical_pipeline.py --full`` uses five times as many patients.
 """
 
 # %%
-# The records
-# -----------
+# The file
+# --------
 # Four measurements and three categories for each patient. The true effects are known here, so that
 # we can check what the private model finds. They are per unit of the scaled measurement, which runs
-# from -1 to 1 between its bounds.
+# from -1 to 1 between its bounds, and against the first answer of each question.
 import sys
 import tempfile
 import warnings
@@ -27,20 +26,29 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss, roc_auc_score, roc_curve
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.metrics import roc_auc_score, roc_curve
+from sklearn.pipeline import make_pipeline
 
-from skdpbayes import BoundsScaler, ObjPertLogisticRegression, PrivacyLedger, PrivacyWarning
+from skdpbayes import (
+    ObjPertLogisticRegression,
+    PrivacyLedger,
+    PrivacyWarning,
+    check_private,
+    privacy_of,
+    private_preprocessor,
+    report,
+    summary,
+)
 from skdpbayes.conjugate import BetaBernoulli
 from skdpbayes.exceptions import BudgetExceededError
-from skdpbayes.model_selection import PrivateGridSearchCV
+from skdpbayes.metrics import private_ranking
 
 # Seeds make this page reproducible, which a real release must not be: it leaves random_state out.
 warnings.simplefilter("ignore", PrivacyWarning)
 n_patients = 200_000 if "--full" in sys.argv else 40_000
+folder = tempfile.TemporaryDirectory()
+here = Path(folder.name)
 
 BOUNDS = {"age": (18, 98), "bmi": (12, 52), "systolic": (80, 220), "cholesterol": (2.0, 12.0)}
 CATEGORIES = {
@@ -56,7 +64,7 @@ EFFECTS = {
 
 
 def clinic(n, seed):
-    """Return a table of patients and whether each was diagnosed within ten years."""
+    """Return a table of patients; ``ill`` says who was diagnosed within ten years."""
     rng = np.random.default_rng(seed)
     age = np.clip(rng.normal(52, 17, n), 18, 98)
     X = pd.DataFrame(
@@ -78,55 +86,37 @@ def clinic(n, seed):
         else:
             column, value = name.split("_")
             logit += effect * (X[column] == value).to_numpy()
-    return X, (rng.random(n) < 1 / (1 + np.exp(-logit))).astype(int)
+    return X.assign(ill=(rng.random(n) < 1 / (1 + np.exp(-logit))).astype(int))
 
 
-X, y = clinic(n_patients, seed=0)
-X_new, y_new = clinic(10_000, seed=1)  # next year's patients
+clinic(n_patients, seed=0).to_csv(here / "patients.csv", index=False)
+patients = pd.read_csv(here / "patients.csv")
+X, y = patients.drop(columns="ill"), patients["ill"]
+train, test = slice(0, 3 * n_patients // 4), slice(3 * n_patients // 4, None)
 X.head()
 
 # %%
 # Preprocessing that costs nothing
 # --------------------------------
 # Bounds and categories come from the clinic's forms, not from the patients. ``StandardScaler`` or a
-# ``OneHotEncoder`` that looks for categories would publish facts about single records; these two
-# steps treat every row by itself, so the guarantee of the last step holds for the whole pipeline.
-# ``data_norm=2`` is a public bound on the length of an encoded row; longer rows are scaled down.
-encode = ColumnTransformer(
-    [
-        ("measured", BoundsScaler(BOUNDS), list(BOUNDS)),
-        (
-            "stated",
-            OneHotEncoder(
-                categories=list(CATEGORIES.values()),
-                drop="first",
-                handle_unknown="ignore",
-                sparse_output=False,
-            ),
-            list(CATEGORIES),
-        ),
-    ],
-    verbose_feature_names_out=False,
-)
-model = Pipeline(
-    [
-        ("encode", encode),
-        (
-            "classify",
-            ObjPertLogisticRegression(data_norm=2.0, classes=[0, 1], inference_budget=0.3),
-        ),
-    ]
+# ``OneHotEncoder`` that looks for categories would publish facts about single records;
+# :func:`~skdpbayes.private_preprocessor` treats every row by itself. An answer that is not listed
+# becomes zeros, so leaving the first one out makes it what the others are compared with; with all
+# of them listed, indicators would sum to one and their effects could not be told from the
+# intercept. ``norm=2`` is a public bound on the length of a prepared row; beside the intercept,
+# columns weigh more than at 1, which makes their intervals narrower.
+prepare = private_preprocessor(
+    BOUNDS, {name: answers[1:] for name, answers in CATEGORIES.items()}, norm=2.0
 )
 
 # %%
 # A budget in a file
 # ------------------
-# The clinic decides how much all publications together may reveal: :math:`\varepsilon = 2` with
+# The clinic decides how much all publications together may reveal: :math:`\varepsilon = 1.5` with
 # :math:`\delta = 10^{-6}`. Every release reserves its cost in the ledger before it looks at a
-# record. A rate under Laplace noise and a private search are not Gaussian releases, so this ledger
-# adds up budgets (``filter="sum"``). The first release is the share of patients with the disease.
-folder = tempfile.TemporaryDirectory()
-ledger = PrivacyLedger(Path(folder.name) / "clinic.ledger", epsilon=2.0, delta=1e-6, filter="sum")
+# record. Rates and scores under Laplace noise are not Gaussian releases, so this ledger adds up
+# budgets (``filter="sum"``). The first release is the share of patients with the disease.
+ledger = PrivacyLedger(here / "clinic.ledger", epsilon=1.5, delta=1e-6, filter="sum")
 
 prevalence = BetaBernoulli().posterior(y, epsilon=0.1, ledger=ledger, random_state=0)
 low, high = prevalence.interval(0.95)
@@ -134,123 +124,120 @@ print(f"Share of patients with the disease: {prevalence.mean():.3f}")
 print(f"95 % interval, privacy noise included: {low:.3f} to {high:.3f}")
 
 # %%
-# Hyper-parameters, chosen privately
-# ----------------------------------
-# Trying four penalties and keeping the best is four looks at the data. A private search charges for
-# the choice as a whole and releases the winner only. Its budget is stated once, and the budget of a
-# single fit follows from it.
-search = PrivateGridSearchCV(
-    model,
-    {"classify__C": ["auto", 0.003, 0.01, 0.03]},
-    epsilon=1.5,
-    delta=5e-7,
-    scoring="neg_log_loss",
-    ledger=ledger,
-    random_state=1,
-).fit(X, y)
-print("chosen:", search.best_params_)
-print(f"a single fit had epsilon = {search.plan_.run_epsilon:.2f} of {search.epsilon:g}")
+# The model, and how sure it is
+# -----------------------------
+# ``inference_budget=0.3`` puts part of the budget into the Fisher information, so that coefficients
+# come with intervals. They hold both the sampling error and the noise that was added for privacy.
+# :func:`~skdpbayes.summary` gives them in the units of the columns: per year, per mmol/l.
+model = make_pipeline(
+    prepare,
+    ObjPertLogisticRegression(
+        epsilon=1.0,
+        delta=5e-7,
+        data_norm=2.0,
+        classes=[0, 1],
+        inference_budget=0.3,
+        ledger=ledger,
+        random_state=1,
+    ),
+)
+check_private(model)  # no step learns without a claim; no record is needed to see that
+model.fit(X[train], y[train])
+print(summary(model))
 
 # %%
-# Predictions
-# -----------
-# The winner is an ordinary fitted pipeline. How far is it from a model that nobody may publish?
-plain = Pipeline([("encode", encode), ("classify", LogisticRegression(C=100.0))]).fit(X, y)
-risks = {
-    "private": search.predict_proba(X_new)[:, 1],
-    "not private": plain.predict_proba(X_new)[:, 1],
-}
-
-fig, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4.2), layout="constrained")
-for (name, risk), color in zip(risks.items(), ("C0", "0.55"), strict=True):
-    wrong, right_ones, _ = roc_curve(y_new, risk)
-    style = {"color": color, "ls": "-" if name == "private" else "--"}
-    left.plot(wrong, right_ones, label=f"{name}: AUC {roc_auc_score(y_new, risk):.3f}", **style)
-    print(f"{name:12s} AUC {roc_auc_score(y_new, risk):.4f}  log loss {log_loss(y_new, risk):.4f}")
-left.plot([0, 1], [0, 1], color="0.8", lw=1)
-left.set(
-    xlabel="healthy patients called ill", ylabel="ill patients found", title="Next year's patients"
-)
-left.legend(loc="lower right")
-right.hist(
-    [risks["private"][y_new == 0], risks["private"][y_new == 1]],
-    bins=np.linspace(0, 1, 21),
-    stacked=True,
-    color=["C0", "C1"],
-    label=["stayed healthy", "fell ill"],
-)
-right.set(xlabel="risk predicted by the private model", ylabel="patients", title="Predicted risks")
-_ = right.legend()
-
-# %%
-# What the model says, and how sure it is
-# ---------------------------------------
-# ``inference_budget=0.3`` put part of the budget into the Fisher information, so that coefficients
-# come with intervals. They hold both the sampling error and the noise that was added for privacy;
-# drawing from this posterior costs nothing more. Crosses are the true effects.
-classify = search.best_estimator_.named_steps["classify"]
-names = search.best_estimator_.named_steps["encode"].get_feature_names_out()
-intervals = classify.interval(0.9)["coef"][0]
-order = np.argsort(classify.coef_[0])
+# Effects of measurements are drawn per half of their range, as the true ones were chosen.
+found = summary(model).to_frame().drop(index="(intercept)")
+half = pd.Series({name: (high - low) / 2 for name, (low, high) in BOUNDS.items()})
+found = found.mul(half.reindex(found.index, fill_value=1.0), axis=0).sort_values("coef")
+places = np.arange(len(found))
 
 fig, ax = plt.subplots(figsize=(7.5, 4.2), layout="constrained")
-middle = intervals.mean(axis=1)
+middle = (found["low"] + found["high"]) / 2
 ax.errorbar(
-    middle[order],
-    np.arange(len(order)),
-    xerr=(intervals[order, 1] - intervals[order, 0]) / 2,
+    middle,
+    places,
+    xerr=found["high"] - middle,
     fmt="o",
     capsize=3,
     label="private estimate, 90 % interval",
 )
-ax.plot([EFFECTS[names[k]] for k in order], np.arange(len(order)), "kx", ms=7, label="truth")
+ax.plot([EFFECTS[name] for name in found.index], places, "kx", ms=7, label="truth")
 ax.axvline(0, color="0.8", lw=1)
-ax.set_yticks(np.arange(len(order)), [names[k].replace("_", ": ") for k in order])
+ax.set_yticks(places, [name.replace("_", ": ") for name in found.index])
 ax.set(xlabel="effect on the log-odds", title="Risk factors under differential privacy")
-ax.set_ylim(-0.7, len(order) + 0.6)
+ax.set_ylim(-0.7, len(found) + 0.6)
 _ = ax.legend(loc="upper left", ncol=2, frameon=False)
 
 # %%
-# The interval of one patient's risk follows from the same draws.
-draws = classify.sample_posterior(2000, random_state=0)
-patient = X_new.iloc[[0]]
-row = search.best_estimator_.named_steps["encode"].transform(patient)
+# The interval of one patient's risk follows from posterior draws, which cost nothing more.
+draws = model[-1].sample_posterior(2000, random_state=0)
+patient = X[test].iloc[[4]]
+row = model[0].transform(patient)
 logits = draws["coef"][:, 0] @ row[0] + draws["intercept"][:, 0]
 low, high = np.quantile(1 / (1 + np.exp(-logits)), [0.05, 0.95])
 print(patient.to_string(index=False))
-print(f"risk {risks['private'][0]:.2f}, 90 % interval {low:.2f} to {high:.2f}")
+print(f"risk {model.predict_proba(patient)[0, 1]:.2f}, 90 % interval {low:.2f} to {high:.2f}")
 
 # %%
-# The statement
-# -------------
-# What has been spent, in a sentence, and entry by entry. The total is less than the sum of the
-# entries, because the ledger composes privacy profiles instead of adding up epsilons.
-print(ledger.spent())
+# How good is it? A private score
+# -------------------------------
+# A score on held-out patients is a release about *them*. One noisy table of outcome and predicted
+# risk gives the area under the ROC curve, the curve and the calibration for one price. The records
+# are made up, so we may compare with what nobody could publish: a model without privacy, scored
+# exactly.
+ranking = private_ranking(
+    y[test], model.predict_proba(X[test])[:, 1], epsilon=0.2, ledger=ledger, random_state=2
+)
+print(ranking.auc)
+plain = make_pipeline(prepare, LogisticRegression(C=100.0)).fit(X[train], y[train])
+risk = plain.predict_proba(X[test])[:, 1]
+area = roc_auc_score(y[test], risk)
+
+fig, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4.2), layout="constrained")
+left.plot(*roc_curve(y[test], risk)[:2], "--", color="0.55", label=f"no privacy: AUC {area:.3f}")
+left.plot(*ranking.curve(), "o-", ms=4, color="C0", label=f"private: AUC {ranking.auc.value:.3f}")
+left.plot([0, 1], [0, 1], color="0.8", lw=1)
+left.set(xlabel="healthy patients called ill", ylabel="ill patients found", title="Ranking")
+left.legend(loc="lower right")
+
+bins = ranking.calibration()
+center = (bins["score_low"] + bins["score_high"]) / 2
+right.errorbar(
+    center,
+    bins["share"],
+    xerr=(bins["score_high"] - bins["score_low"]) / 2,
+    yerr=np.abs(bins["interval"].T - bins["share"]),
+    fmt="o",
+    ms=4,
+    label="bin of risks, 90 % interval",
+)
+right.plot([0, 1], [0, 1], color="0.8", lw=1, label="calibrated")
+right.set(xlabel="predicted risk", ylabel="share that fell ill", title="Calibration")
+_ = right.legend(loc="upper left")
+
+# %%
+# One claim for everything
+# ------------------------
+# :func:`~skdpbayes.privacy_of` composes what was released, tightly, if all of it had been planned
+# beforehand. The ledger has the same entries and does not need that condition: it refuses what
+# would overrun the budget, before a record is seen.
+print(privacy_of(prevalence.privacy_, model, ranking))
 for entry in ledger.entries():
-    print(
-        f"- {entry.label}: epsilon = {entry.epsilon:g}, delta = {entry.delta:g}; {entry.mechanism}"
-    )
-
-# %%
-# A further model that would overrun the budget is refused before it sees a record.
+    print(f"- {entry.label}: epsilon = {entry.epsilon:g}, delta = {entry.delta:g}")
 try:
-    model.set_params(classify__epsilon=1.0, classify__delta=5e-7, classify__ledger=ledger).fit(X, y)
+    BetaBernoulli().posterior(y, epsilon=0.5, ledger=ledger)
 except BudgetExceededError as error:
     print("Refused.", str(error).replace(str(ledger.path), "clinic.ledger"))
 
-spent = ledger.spent().epsilon
-fig, ax = plt.subplots(figsize=(7.5, 2.0), layout="constrained")
-start = 0.0
-for entry, label, color in zip(
-    ledger.entries(), ("prevalence", "risk model, search included"), ("C2", "C0"), strict=True
-):
-    ax.barh("claimed", entry.epsilon, left=start, color=color, label=f"{label}: {entry.epsilon:g}")
-    start += entry.epsilon
-ax.barh("together", spent, color="C4", label=f"spent: {spent:.2f}")
-ax.barh("together", ledger.epsilon - spent, left=spent, color="0.88", label="left")
-ax.axvline(ledger.epsilon, color="black", lw=1)
-ax.set(xlim=(0, 1.02 * ledger.epsilon), xlabel="ε", title="The clinic's budget")
-ax.invert_yaxis()
-fig.legend(ncol=4, loc="outside lower center", frameon=False, fontsize=9)
+# %%
+# The report
+# ----------
+# One page that loads nothing and holds no record: the claim in words, how well the best attack can
+# do, the steps and their price, coefficients, the score, the account. Here is its beginning as
+# text; ``report(model, "report.html", scores=[ranking.auc])`` writes the page.
+page = report(model, here / "report.html", scores=[ranking.auc], title="Heart disease risk model")
+text = report(model, format="markdown", scores=[ranking.auc], title="Heart disease risk model")
+print(text[: text.index("## Steps")])
 folder.cleanup()
 plt.show()
