@@ -222,7 +222,7 @@ _ = right.legend(loc="upper left")
 # :func:`~skdpbayes.privacy_of` composes what was released, tightly, if all of it had been planned
 # beforehand. The ledger has the same entries and does not need that condition: it refuses what
 # would overrun the budget, before a record is seen.
-print(privacy_of(prevalence.privacy_, model, ranking))
+print(privacy_of(prevalence, model, ranking))
 for entry in ledger.entries():
     print(f"- {entry.label}: epsilon = {entry.epsilon:g}, delta = {entry.delta:g}")
 try:

@@ -337,6 +337,10 @@ def _claims(fitted: Any) -> Iterator[PrivacyGuarantee]:
             yield from _claims(part)
     elif isinstance(getattr(fitted, "privacy", None), PrivacyGuarantee):  # a score
         yield fitted.privacy
+    elif not isinstance(fitted, BaseEstimator) and isinstance(
+        getattr(fitted, "privacy_", None), PrivacyGuarantee
+    ):  # draws or a posterior
+        yield fitted.privacy_
     else:
         check_private(fitted)
         yield from _fitted_claims(fitted)

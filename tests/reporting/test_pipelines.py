@@ -31,6 +31,7 @@ from skdpbayes import (
     private_preprocessor,
     split_budget,
 )
+from skdpbayes.conjugate import BetaBernoulli
 from skdpbayes.exceptions import NotPrivateError
 from skdpbayes.privacy import compose
 
@@ -187,3 +188,9 @@ def test_frames_work():
     columns = make_column_transformer((BoundsScaler((-5, 5)), ["a", "b"]), ("drop", ["c"]))
     pipeline = make_pipeline(columns, model()).fit(frame, y)
     assert privacy_of(pipeline).epsilon == 0.5
+
+
+def test_a_posterior_counts_with_its_claim():
+    posterior = BetaBernoulli().posterior(np.arange(200) % 2, epsilon=0.5)
+    assert privacy_of(posterior) == posterior.privacy_
+    assert privacy_of([posterior, posterior]).epsilon == pytest.approx(1.0)

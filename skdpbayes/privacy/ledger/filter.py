@@ -76,7 +76,14 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri
 
 from skdpbayes.privacy.composition.loss_distribution import convex_envelope
-from skdpbayes.privacy.events import ApproximateDP, GaussianDP, NoPrivacy, PrivacyEvent, PureDP
+from skdpbayes.privacy.events import (
+    ApproximateDP,
+    GaussianDP,
+    GaussianMixture,
+    NoPrivacy,
+    PrivacyEvent,
+    PureDP,
+)
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
 from skdpbayes.privacy.mechanisms.gdp import (
     FloatArray,
@@ -252,6 +259,8 @@ def dominating_pair(event: PrivacyEvent, size: float, slack: float) -> tuple[flo
         return math.inf, 1.0
     bound, beyond = event._loss_bound()
     pairs = [(_pure_mu(bound), beyond)]  # all that a bound on the loss says
+    if isinstance(event, GaussianMixture):  # none of its parts is less private than the worst one
+        pairs.append((max(event.mus), 0.0))
     if not isinstance(event, PureDP | ApproximateDP):
         pairs += _certified_pairs(event, size, slack)
     return min(pairs, key=lambda pair: _share(pair, size, slack))
