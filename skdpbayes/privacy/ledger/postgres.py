@@ -263,7 +263,9 @@ class PostgresStore:
             ) from None
         given = urlsplit(_given.get(self.address, self.address))
         target = urlunsplit(("postgresql", given.netloc, given.path, given.query, ""))
-        options = {} if "connect_timeout" in given.query else {"connect_timeout": CONNECT_SECONDS}
+        options: dict[str, Any] = {}
+        if "connect_timeout" not in given.query:
+            options["connect_timeout"] = CONNECT_SECONDS
         committing = False
         try:
             connection = psycopg.connect(target, **options)
