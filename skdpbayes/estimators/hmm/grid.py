@@ -11,6 +11,7 @@ import numpy as np
 from skdpbayes import models
 from skdpbayes._validation import check_codes, check_integer
 from skdpbayes.fitting.records import Block
+from skdpbayes.fitting.units import sum_fractions
 
 __all__ = [
     "Grid",
@@ -80,8 +81,16 @@ class Layout:
 
 
 def count_block(block: Block, layout: Layout) -> np.ndarray:
-    """Count the values of all fields in every step, over one block of events."""
-    return models.count_events(block.X, block.target, layout.grid.n_steps, layout.categories)
+    """Count the values of all fields in every step, over one block of events.
+
+    Weighted events are counted in units of 1 / WHOLE.
+    """
+    how = (layout.grid.n_steps, layout.categories)
+    X, steps = block.X, block.target
+    if block.weight is None:
+        return models.count_events(X, steps, *how)
+    assert steps is not None
+    return sum_fractions(block.weight, lambda rows: models.count_events(X[rows], steps[rows], *how))
 
 
 def check_categories(categories: Any, n_fields: int) -> np.ndarray:

@@ -56,17 +56,18 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
 
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private for the adjacency
     chosen: one record replaced by another, or (``"zero_out"``) by a null record that contributes
-    nothing. The number of records is public, as are all parameters and the label set. Released: the
-    whole chain, so its average ``coefs_``, every draw of ``sample_posterior`` and the predictions
-    cost nothing more. The claim is unconditional: it does not matter whether the chain has
-    converged. Batches are Poisson samples (or uniform of fixed size) with exactly the inclusion
-    probability that is accounted for, an empty batch is a noise-only step, and the sum is divided
-    by the expected size. Arithmetic: each record's clipped gradient is rounded to multiples of a
-    power of two that make sums exact, whatever the order of the records; the sum is mapped to the
-    grid of :math:`2^{-28}` noise standard deviations and exact discrete Gaussian noise is added
-    there. What rounding adds to the sensitivity is in the noise. With an int ``random_state`` the
-    guarantee needs the seed to stay secret. Every refit is a new release, and cross-validation pays
-    once per fold.
+    nothing. With ``fit(X, y, units=ids)`` it is all records of one person, weighted to one after
+    they are clipped, and batches are samples of persons. The number of records (with ``units``: of
+    persons) is public, as are all parameters and the label set. Released: the whole chain, so its
+    average ``coefs_``, every draw of ``sample_posterior`` and the predictions cost nothing more.
+    The claim is unconditional: it does not matter whether the chain has converged. Batches are
+    Poisson samples (or uniform of fixed size) with exactly the inclusion probability that is
+    accounted for, an empty batch is a noise-only step, and the sum is divided by the expected size.
+    Arithmetic: each record's clipped gradient is rounded to multiples of a power of two that make
+    sums exact, whatever the order of the records; the sum is mapped to the grid of :math:`2^{-28}`
+    noise standard deviations and exact discrete Gaussian noise is added there. What rounding adds
+    to the sensitivity is in the noise. With an int ``random_state`` the guarantee needs the seed to
+    stay secret. Every refit is a new release, and cross-validation pays once per fold.
 
     Parameters
     ----------
@@ -165,6 +166,8 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
     (10, 2, 32)
     """
 
+    _takes_units = True
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -253,7 +256,7 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
     def _touch(
         self, rows: Records, plan: NetworkPlan, generator: np.random.Generator
     ) -> NetworkPosterior:
-        X, codes, _ = rows.block()
+        X, codes, weight = rows.block()
         assert codes is not None
         chain, settings = plan.chain, plan.settings
         potential = NetworkPotential(
@@ -263,6 +266,8 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
             plan.activation,
             plan.prior_scale,
             chain.clip_norm,
+            weight,
+            rows.members(),
         )
         noise = chain.gradient_noise
         step = network_step(

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from skdpbayes import models, randomness
 from skdpbayes.estimators.chain.potential import ROUNDOFF
+from skdpbayes.fitting.units import MOST_RECORDS, Members
 
 __all__ = ["NetworkPotential", "network_inputs", "network_step"]
 
@@ -58,13 +59,18 @@ class NetworkPotential:
     activation: str
     prior_scale: float
     clip_norm: float
+    weight: np.ndarray | None = None
+    """Weights of the rows, those of a person at most 1 together; None where each row is a unit."""
+    members: Members | None = None
+    """Rows of the persons that batches are made of; None where each row is a unit."""
 
     def __post_init__(self) -> None:
         self.shape: tuple[int, ...] = (models.network_size(self.sizes),)
         self.lengths = models.squared_row_lengths(self.X)
         # no entry of a clipped gradient is larger than its norm
         finite = math.isfinite(self.clip_norm)
-        self.unit = models.sum_unit(self.X.shape[0], self.clip_norm) if finite else 0.0
+        n_units = self.X.shape[0] if self.members is None else self.members.n_units
+        self.unit = models.sum_unit(n_units, self.clip_norm) if finite else 0.0
 
     def start(self, generator: np.random.Generator) -> np.ndarray:
         """Random weights of the hidden layers, scaled to their inputs; zero for the last layer."""
@@ -79,6 +85,8 @@ class NetworkPotential:
         self, position: np.ndarray, rows: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Sum of clipped gradients, and gradient of |theta|^2 / (2 prior_scale^2)."""
+        if rows is not None and self.members is not None:
+            rows = self.members.rows(rows)
         total = models.clipped_network_gradient(
             position,
             self.sizes,
@@ -89,6 +97,7 @@ class NetworkPotential:
             rows,
             self.lengths,
             self.unit,
+            self.weight,
         )
         return total, position / self.prior_scale**2
 
@@ -96,8 +105,10 @@ class NetworkPotential:
         """Bound on what rounding adds to the distance of two sums of at most ``n_rows`` records.
 
         Sums are exact; every entry of a record's contribution is rounded by at most half a unit,
-        and the sum once more when the chain divides it by its grid.
+        and the sum once more when the chain divides it by its grid. A person has that many records
+        at most, weighted to one.
         """
         if self.unit == 0.0:  # no clipping, no privacy
             return 0.0
-        return self.unit * math.sqrt(self.shape[0]) + 4.0 * ROUNDOFF * n_rows * self.clip_norm
+        unit = self.unit * (1 if self.members is None else MOST_RECORDS)
+        return unit * math.sqrt(self.shape[0]) + 4.0 * ROUNDOFF * n_rows * self.clip_norm
