@@ -302,11 +302,9 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             places = np.flatnonzero(~scored), np.flatnonzero(scored)
             used, weight = share_out(owner[places[1]], n)
             places = places if used is None else (places[0], places[1][used])
-        parts = Table(
-            *(take_rows(table, rows) for rows in places for table in (X, y)),
-            None if owner is None else owner[places[0]],
-            weight,
-        )
+        parts = Table(*(take_rows(table, rows) for rows in places for table in (X, y)))
+        if owner is not None:
+            parts = parts._replace(units=owner[places[0]], weight=weight)
         public = Public(
             n=n,
             n_features=getattr(reader, "n_features_in_", 1),  # a list of texts is one column
