@@ -11,10 +11,9 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 from scipy.special import gammaln
 from sklearn.base import BaseEstimator
-from sklearn.utils import _safe_indexing
 
 from skdpbayes import randomness
-from skdpbayes._validation import check_choice, check_integer, check_real
+from skdpbayes._validation import check_choice, check_integer, check_real, take_rows
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting.chunks import ChunkedValues, Values, read_values
 from skdpbayes.fitting.estimator import make_budget, spent
@@ -344,7 +343,7 @@ class PersonValues:
         """Weigh validated records by their persons."""
         codes, n_units = unit_codes(units, len(held))
         used, weight = share_out(codes, n_units)
-        return cls(held if used is None else _safe_indexing(held, used), weight, n_units)
+        return cls(held if used is None else take_rows(held, used), weight, n_units)
 
     def check(self, steps: int) -> None:
         """Refuse sums that 64 bits do not hold; squares of a grid have up to 2^20 steps."""
@@ -356,7 +355,7 @@ class PersonValues:
 
     def total(self, kernel: Callable[[Any], np.ndarray]) -> np.ndarray:
         """Return a sum over records by their weights that is exact, in units of 1 / share."""
-        return sum_fractions(self.weight, lambda rows: kernel(_safe_indexing(self.held, rows)))
+        return sum_fractions(self.weight, lambda rows: kernel(take_rows(self.held, rows)))
 
 
 AnyValues: TypeAlias = Values | ChunkedValues | PersonValues

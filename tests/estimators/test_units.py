@@ -734,12 +734,11 @@ class TestNetworks:
     def test_batches_are_whole_persons(self):
         one, point = self.potential(visits()), np.ones(21)
         rows = one.members.rows(np.array([3, 5]))
-        alone = replace(one, members=None).gradients(point, rows)[0]
-        assert np.array_equal(one.gradients(point, np.array([3, 5]))[0], alone)
+        records = replace(one, members=None)
+        alone = records.gradients(point, rows)[0]
+        assert one.gradients(point, np.array([3, 5]))[0] == pytest.approx(alone, abs=1e-9)
         # a mutant takes the numbers of persons for those of records
-        assert not np.array_equal(
-            replace(one, members=None).gradients(point, np.array([3, 5]))[0], alone
-        )
+        assert np.abs(records.gradients(point, np.array([3, 5]))[0] - alone).max() > 1e-3
 
     def test_modules_of_torch(self):
         torch = pytest.importorskip("torch")
@@ -758,11 +757,11 @@ class TestStates:
     @staticmethod
     def log(n_records, code, seed=0):
         """Events of 40 persons; person 0 has so many of one kind, in one cell."""
-        rng = np.random.default_rng(seed)
-        ids = np.append(np.repeat(np.arange(1, 40), 3), np.zeros(n_records, dtype=int))
-        X = rng.integers(0, 2, (ids.size, 2))
-        times, sequences = rng.integers(0, 6, ids.size), rng.integers(0, 2, ids.size)
-        X[117:], times[117:], sequences[117:] = code, 5 * code, code
+        rng, own = np.random.default_rng(seed), np.full(n_records, code)
+        ids = np.append(np.repeat(np.arange(1, 40), 3), 0 * own)
+        X = np.vstack([rng.integers(0, 2, (117, 2)), np.column_stack([own, own])])
+        times = np.append(rng.integers(0, 6, 117), 5 * own)
+        sequences = np.append(rng.integers(0, 2, 117), own)
         return X, {"times": times, "sequences": sequences, "units": ids}
 
     @staticmethod
@@ -849,6 +848,7 @@ class TestScores:
     def test_without_noise_scores_are_averages_over_persons(self):
         y, ids = one_person(30, 1)
         right = np.random.default_rng(1).random(len(y)) < 0.7
+        right[150:] = True
         score = private_accuracy(y, np.where(right, y, 1 - y), epsilon=np.inf, units=ids)
         exact = pd.Series(right).groupby(ids).mean().mean()
         assert score.value == pytest.approx(exact, abs=1e-3)
@@ -1024,8 +1024,4 @@ def test_the_number_of_records_is_in_no_public_number(name, adjacency):
     assert plans[0] == plans[1] == plans[2]
     # a mutant takes the number of rows for that of persons
     mutant = model._planned(replace(rows.public, n=len(y)))
-    assert (mutant.privacy, str(mutant.numbers)) != plans[0][:2] or name in SIZE_FREE
-
-
-# whose noise and numbers do not depend on the number of persons at all
-SIZE_FREE = ("ridge", "counts", "bits", "objective", "output", "pure objective", "ops", "svc")
+    assert (mutant.privacy, str(mutant.numbers)) != plans[0][:2]
