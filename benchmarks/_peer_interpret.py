@@ -18,7 +18,7 @@ import numpy as np
 from _metrics import scores, summarize, timed, tuning_split
 from interpret.privacy import DPExplainableBoostingClassifier
 
-GRID = tuple((rate, rounds) for rate in (0.03, 0.1, 0.2, 0.3) for rounds in (100, 300))
+GRID = tuple((rate, rounds) for rate in (0.03, 0.1, 0.2, 0.3, 0.5) for rounds in (100, 300, 600))
 N_TUNING = 2
 
 
