@@ -1,27 +1,21 @@
 """Tables as people have them: ``private_preprocessor`` and our classifiers beside DP-EBM.
 
-    python benchmarks/bench_tables.py --data FOLDER [--interpret-python PYTHON]
-        [--tables adult abalone hie cps mushroom] [--epsilons 0.1 0.5 1 4] [--seeds 5] [--out FILE]
-
 Nothing of ours is tuned: defaults, and what is publicly known of the columns. DP-EBM (interpret)
 runs with its defaults and with the learning rate and number of rounds that are best on splits of
 the training rows, for every table and epsilon, unpaid; its categories are taken from the data,
 unpaid too, and missing numbers, which it does not take, are the middle of their bounds. All rows
-are ``zero_out`` (interpret's accounting is for one record taken out) with delta = 1e-5 and protect
-one record. Adult is scored on its test file, the other tables on a fixed third of the records (of
-the persons, where persons have several), chosen once by a seed.
+are ``zero_out`` (interpret's accounting is for one record taken out) and protect one record. Adult
+is scored on its test file, the other tables on a fixed third of the records (of the persons, where
+persons have several), chosen once by a seed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from _environments import interpreters, run_job
+from _environments import run_job
 from _metrics import scores, summarize, timed
 from bench_preprocessing import TABLES, adult
 from sklearn.linear_model import LogisticRegression
@@ -29,16 +23,24 @@ from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 
 from skdpbayes import DPSGLDClassifier, ObjPertLogisticRegression, OPSLogisticRegression
-from skdpbayes.datasets import load_mushroom
+from skdpbayes.datasets import load_mushroom, make_census
 from skdpbayes.preprocessing import private_preprocessor
 
 DELTA = 1e-5
+EPSILONS = (0.1, 0.5, 1.0, 4.0)
+NAMES = ("adult", *(name for name in TABLES if name != "adult"), "mushroom")
 OURS = {
     "DPSGLDClassifier, spline": ("spline", DPSGLDClassifier),
     "DPSGLDClassifier, linear": ("linear", DPSGLDClassifier),
     "ObjPertLogisticRegression, spline": ("spline", ObjPertLogisticRegression),
     "OPSLogisticRegression, spline": ("spline", OPSLogisticRegression),
 }
+
+
+def census(_):
+    data = make_census(4000, as_frame=True, random_state=0)
+    public = {"bounds": data.bounds, "categories": data.categories}
+    return data.data, np.asarray(data.target), public, None
 
 
 def mushroom(folder):
@@ -54,7 +56,7 @@ def read(name, folder):
         train = np.arange(len(X))
         test = len(X) + np.arange(len(X_test))
         return pd.concat([X, X_test], ignore_index=True), np.r_[y, y_test], public, train, test
-    X, y, public, persons = {**TABLES, "mushroom": mushroom}[name](folder)
+    X, y, public, persons = {**TABLES, "mushroom": mushroom, "census": census}[name](folder)
     split = ShuffleSplit if persons is None else GroupShuffleSplit
     train, test = next(split(1, test_size=1 / 3, random_state=0).split(X, y, persons))
     return X, y, public, train, test
@@ -89,7 +91,7 @@ def reference(X, y, public, train, test):
     run = {**scores(y[test], model.predict_proba(X.iloc[test])[:, 1]), "seconds": seconds}
     yield {
         "method": "LogisticRegression, spline, not private",
-        "epsilon": np.inf,
+        "epsilon": None,
         **summarize([run]),
     }
 
@@ -114,43 +116,19 @@ def peer(python, X, y, public, train, test, epsilons, seeds):
     yield from run_job("interpret", python, job, arrays)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    names = [*TABLES, "mushroom"]
-    add("--data", type=Path, required=True)
-    add("--tables", nargs="+", default=names, choices=names)
-    add("--epsilons", nargs="+", type=float, default=[0.1, 0.5, 1.0, 4.0])
-    add("--seeds", type=int, default=5)
-    add("--only", choices=("ours", "peer"))
-    add("--environments", metavar="DIR", help="make the peer's environment here")
-    add("--interpret-python", metavar="PYTHON")
-    add("--out", type=Path, help="a file of JSON lines; rows are added as they are measured")
-    args = parser.parse_args()
-    warnings.simplefilter("ignore")
-    python = None
-    if args.only != "ours":
-        named = {"interpret": args.interpret_python}
-        python = interpreters(named, args.environments, ["interpret"]).get("interpret")
-    found = []
-    for table in args.tables:
-        data = read(table, args.data)
+def measure(store, only, folder, python, seeds, quick):
+    """Measure every table and put the rows into the store; without a folder a made-up census."""
+    epsilons = [0.2, 2.0] if quick else list(EPSILONS)
+    for name in NAMES if folder else ("census",):
+        data = read(name, Path(folder or "."))
         parts = []
-        if args.only != "peer":
-            parts += [reference(*data), ours(*data, args.epsilons, args.seeds)]
-        if python is not None:
-            parts.append(peer(python, *data, args.epsilons, args.seeds))
-        for part in parts:
-            for row in part:
-                found.append({"table": table, **row})
-                print(json.dumps(found[-1]), flush=True)
-                if args.out:
-                    with args.out.open("a") as file:
-                        file.write(json.dumps(found[-1]) + "\n")
-    columns = ["accuracy", "auc", "log_loss", "calibration_error", "seconds"]
-    means = pd.DataFrame(found).set_index(["table", "epsilon", "method"])[columns].sort_index()
-    print(means.round(4).to_string())
-
-
-if __name__ == "__main__":
-    main()
+        if "ours" in only:
+            parts += [("ours", reference(*data)), ("ours", ours(*data, epsilons, seeds))]
+        if "peers" in only and python is not None:
+            parts.append(("peers", peer(python, *data, epsilons, seeds)))
+        for who, rows in parts:
+            for row in rows:
+                version = row.pop("version", None)
+                if version is not None:
+                    store.add_versions("tables", who, {"interpret": version})
+                store.put(part="tables", who=who, data=name, delta=DELTA, **row)
