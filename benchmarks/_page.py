@@ -61,7 +61,7 @@ def write(store, pictures):
                 picture = pictures["naive_bayes"]
                 blocks.append(f"![Accuracy of naive Bayes against ε](images/{picture})")
     tables = store.select(part="tables")
-    blocks += _tables_section(tables)
+    blocks += _tables_section(tables, pictures)
     blocks += _timing_sections(store, pictures)
     blocks += _settings(accuracy + tables)
     return "\n\n".join(block.rstrip() for block in blocks if block) + "\n"
@@ -200,12 +200,14 @@ SCORES = (
 )
 
 
-def _tables_section(rows):
+def _tables_section(rows, pictures):
     """Return one table per data set, a line per method and a column per epsilon."""
     if not rows:
         return []
     seeds = max(row["n_seeds"] for row in rows)
     blocks = [TABLES.format(delta=_delta(rows[0]["delta"]), seeds=seeds)]
+    if "tables" in pictures:
+        blocks.append(f"![AUC against ε on five tables](images/{pictures['tables']})")
     for data in dict.fromkeys(row["data"] for row in rows):
         mine = [row for row in rows if row["data"] == data]
         epsilons = sorted({row["epsilon"] for row in mine if row["epsilon"] is not None})
