@@ -257,7 +257,7 @@ def _table_accuracy(rows, name, path):
 
 
 def _speed(rows, path):
-    """Bars of seconds a fit and of examples a second, on logarithmic axes."""
+    """Bars of seconds per fit and of examples per second, on logarithmic axes."""
     import matplotlib.pyplot as plt
 
     cases = list(dict.fromkeys(row["case"] for row in rows))

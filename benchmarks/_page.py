@@ -225,13 +225,11 @@ def _tables_section(rows, pictures):
                     shown.append(f"**{value}**" if top else value)
                 line.append(" / ".join(shown))
             body.append(line)
-        plain = next(row for row in mine if row["epsilon"] is None)
-        words = " / ".join(f"{plain[name]:.{digits}f}" for name, digits, _ in SCORES)
-        blocks += [
-            f"### {data}",
-            f"Logistic regression without privacy on the spline columns: {words}.",
-            table(["", *(f"ε = {epsilon:g}" for epsilon in epsilons)], body),
-        ]
+        blocks.append(f"### {data}")
+        for plain in (row for row in mine if row["epsilon"] is None):
+            words = " / ".join(f"{plain[name]:.{digits}f}" for name, digits, _ in SCORES)
+            blocks.append(f"Logistic regression without privacy on the spline columns: {words}.")
+        blocks.append(table(["", *(f"ε = {epsilon:g}" for epsilon in epsilons)], body))
     return blocks
 
 
@@ -283,7 +281,7 @@ def _scores(private, epsilons):
     head = ["", "adjacency", "δ"]
     for name in ("AUC", "log loss"):
         head += [f"{name}, ε = {epsilon:g}" for epsilon in shown]
-    head.append("seconds a fit")
+    head.append("seconds per fit")
     body = []
     for first, cells in private:
         line = [_name(first), first["adjacency"], _delta(first["delta"])]
@@ -299,7 +297,7 @@ TIMINGS = {
         "## Speed",
         """Wall time, the shortest of several runs, ε = 1. Compiled code is warm, and the noise of a
 budget is calibrated once, on either side. *Ratio*: seconds over those of scikit-learn's model;
-examples a second over the best way to run Opacus (the stock loader is what its documentation
+examples per second over the best way to run Opacus (the stock loader is what its documentation
 shows).""",
     ),
     "hmm": (
@@ -315,19 +313,19 @@ hmmlearn's.""",
         """The posterior of logistic regression without privacy, by the chains of
 `OPSLogisticRegression(sampler="hmc")` and by general-purpose NUTS samplers (1000 + 1000 draws, one
 chain, warm-up counted). Smallest effective sample size over the coefficients, by arviz where it is
-installed, for a processor second. *Ratio*: effective draws a second over the best peer's.""",
+installed, per processor second. *Ratio*: effective draws per second over the best peer's.""",
     ),
     "noise": (
         "## Exact noise",
-        "Integer noise in exact arithmetic, draws a second. *Ratio*: over OpenDP's.",
+        "Integer noise in exact arithmetic, draws per second. *Ratio*: over OpenDP's.",
     ),
 }
 FIELDS = {
     "seconds": ("seconds", lambda v: f"{v:.3g}"),
-    "examples_a_second": ("examples a second", lambda v: f"{v:,.0f}"),
+    "examples_a_second": ("examples per second", lambda v: f"{v:,.0f}"),
     "ess": ("smallest ESS", lambda v: f"{v:,.0f}"),
-    "ess_a_second": ("ESS a second", lambda v: f"{v:.3g}"),
-    "draws_a_second": ("draws a second", lambda v: f"{v:,.0f}"),
+    "ess_a_second": ("ESS per second", lambda v: f"{v:.3g}"),
+    "draws_a_second": ("draws per second", lambda v: f"{v:,.0f}"),
 }
 
 
@@ -349,7 +347,7 @@ def _timing_sections(store, pictures):
 
 
 def _timing_table(rows, names):
-    """One line a row, by case; the last of the fields is the one whose ratio is shown."""
+    """One line per row, by case; the last of the fields is the one whose ratio is shown."""
     decisive = names[-1]
     slower = decisive == "seconds"
     stated = any("adjacency" in row for row in rows)
