@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
@@ -34,9 +34,11 @@ __all__ = [
     "ChunkedValues",
     "Labels",
     "Numbers",
+    "Prepared",
     "RowBlocks",
     "Values",
     "by_chunks",
+    "check_noise",
     "example_of",
     "is_chunked",
     "one_row",
@@ -46,6 +48,8 @@ __all__ = [
 
 # Partial sums are added this many at a time, where they are.
 FAN_IN = 16
+# Rows that are made ready for many passes are held while they take at most so much per worker.
+HELD_BYTES = 1 << 30
 READ_AS = (
     "Read the columns as numbers before: X.astype(float) for numbers, codes 0, 1, ... in a public "
     "order for words."
@@ -137,6 +141,15 @@ def example_of(X: Any) -> Any:
     return np.empty((0, *X.shape[1:]), dtype=X.dtype)
 
 
+def check_noise(estimator: Any, X: Any) -> None:
+    """Refuse chunks without privacy, where sums are not exact and rows are read as they are."""
+    if is_chunked(X) and math.isinf(estimator.epsilon):
+        raise ValueError(
+            f"{type(estimator).__name__} with epsilon=inf takes tables in memory only: without "
+            "noise its sums are plain floats. Load rows that fit, or give a finite epsilon."
+        )
+
+
 class Target(Protocol):
     """What the second column of a table is, and what becomes of it."""
 
@@ -178,9 +191,13 @@ class Numbers:
     """Numbers, mapped by a public function."""
 
     scale: Callable[[np.ndarray], np.ndarray]
+    negative: str | None = None
+    """What is wrong with numbers below 0; None for nothing."""
 
     def inspect(self, y: np.ndarray) -> None:
         """Nothing is to be learned from numbers."""
+        if self.negative is not None and np.any(np.asarray(y) < 0):
+            raise ValueError(self.negative)
 
     def settle(self, found: list[Any]) -> tuple[None, Callable[..., np.ndarray]]:
         """Return the map."""
@@ -205,65 +222,86 @@ class Facts(NamedTuple):
 
 @dataclass(frozen=True)
 class Chunks:
-    """Pairs of chunks, and how a function is run on each of them."""
+    """Chunks of a table and of its columns, and how a function is run on each of them."""
 
     X: Any
     y: Any = None
+    also: tuple[Any, ...] = ()
+    """Columns besides; None for one that is not there."""
 
-    def each(self, task: Callable[[Any, Any], Any]) -> list[Any]:
-        """Return ``task(X, y)`` of every chunk, in order."""
+    def each(self, task: Callable[..., Any]) -> list[Any]:
+        """Return ``task(X, y, ...)`` of every chunk, in order."""
         if isinstance(self.X, RowBlocks):
             return list(self._local(task))
         return list(_computed(self._tasks(task)))
 
-    def total(self, task: Callable[[Any, Any], Part]) -> Part:
-        """Add up ``task(X, y)`` over all chunks, where they are."""
+    def total(self, task: Callable[..., Part], given: Sequence[Any] | None = None) -> Part:
+        """Add up ``task(X, y, ...)`` over all chunks, where they are.
+
+        With something ``given`` for every chunk, it comes before the chunk, and chunks for which it
+        is None are passed over.
+        """
         if isinstance(self.X, RowBlocks):
-            whole = Part()
-            for part in self._local(task):
-                whole = _added([whole, part])
-            return whole
-        from dask import delayed
+            return _added(self._local(task, given))
+        return _added_up(self._tasks(task, given))
 
-        parts = self._tasks(task)
-        while len(parts) > 1:
-            groups = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
-            parts = [delayed(_added, pure=False)(group) for group in groups]
-        (whole,) = _computed(parts)
-        return whole
-
-    def _local(self, task: Callable[[Any, Any], Any]) -> Iterator[Any]:
-        if self.y is None:
-            yield from (task(block, None) for block in self.X)
-            return
+    def _local(
+        self, task: Callable[..., Any], given: Sequence[Any] | None = None
+    ) -> Iterator[Any]:
+        columns = (self.y, *self.also)
         nothing = object()
-        for block, target in zip_longest(self.X, self.y, fillvalue=nothing):
-            if block is nothing or target is nothing:
+        read = [column for column in columns if column is not None]
+        for place, parts in enumerate(zip_longest(self.X, *read, fillvalue=nothing)):
+            if any(part is nothing for part in parts):
                 raise ValueError(f"X and y have different numbers of blocks. {SAME_CHUNKS}")
-            yield task(block, target)
+            block, *rest = parts
+            chunk = (block, *(None if column is None else rest.pop(0) for column in columns))
+            if given is None:
+                yield task(*chunk)
+            elif place >= len(given):
+                yield Part(1)  # more chunks than were validated: the count tells
+            elif given[place] is not None:
+                yield task(given[place], *chunk)
 
-    def _tasks(self, task: Callable[[Any, Any], Any]) -> list[Any]:
-        from dask import delayed
-
-        # names of tasks are the function's and a random number: no argument is hashed into them
-        run = delayed(task, name=None, pure=False, traverse=False)
+    def _tasks(self, task: Callable[..., Any], given: Sequence[Any] | None = None) -> list[Any]:
+        run = _delayed(task)
         blocks = _pieces(self.X)
-        targets = [None] * len(blocks) if self.y is None else _pieces(self.y)
-        if len(blocks) != len(targets):
-            raise ValueError(f"X has {len(blocks)} chunks and y has {len(targets)}. {SAME_CHUNKS}")
-        return [run(*pair) for pair in zip(blocks, targets, strict=True)]
+        columns = [
+            [None] * len(blocks) if column is None else _pieces(column)
+            for column in (self.y, *self.also)
+        ]
+        for targets in columns:
+            if len(blocks) != len(targets):
+                raise ValueError(
+                    f"X has {len(blocks)} chunks and y has {len(targets)}. {SAME_CHUNKS}"
+                )
+        chunks = list(zip(blocks, *columns, strict=True))
+        if given is None:
+            return [run(*chunk) for chunk in chunks]
+        return [
+            _delayed(partial(task, one))(*chunk)
+            for one, chunk in zip(given, chunks, strict=True)
+            if one is not None
+        ]
+
+
+def _delayed(task: Callable[..., Any]) -> Any:
+    from dask import delayed
+
+    # names of tasks are the function's and a random number: no argument is hashed into them
+    return delayed(task, name=None, pure=False, traverse=False)
 
 
 def _pieces(collection: Any) -> list[Any]:
     return list(np.ravel(np.array(collection.to_delayed(), dtype=object)))
 
 
-def _computed(tasks: list[Any]) -> Any:
-    """Run tasks on the scheduler that Dask has been told to use."""
-    from dask import compute
+def _computed(tasks: list[Any], *, there: bool = False) -> Any:
+    """Run tasks on the scheduler that Dask has been told to use; leave results ``there``."""
+    from dask import compute, persist
 
     try:
-        return compute(*tasks)
+        return (persist if there else compute)(*tasks)
     except Exception as error:
         # of the cluster, not of a task: those of ours return what is wrong instead of raising it
         if type(error).__module__.partition(".")[0] in ("distributed", "tornado", "concurrent"):
@@ -281,12 +319,26 @@ class Part(NamedTuple):
     total: Any = None
 
 
-def _added(parts: list[Part]) -> Part:
-    whole = None
+def _added(parts: Iterable[Part]) -> Part:
+    n, whole = 0, None
     for part in parts:
+        n += part.n
         if part.total is not None:
             whole = part.total if whole is None else whole + part.total
-    return Part(sum(part.n for part in parts), whole)
+    return Part(n, whole)
+
+
+def _added_up(parts: list[Any]) -> Part:
+    """Add up the results of Dask's tasks, a few at a time."""
+    from dask import delayed
+
+    if not parts:
+        return Part()
+    while len(parts) > 1:
+        groups = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
+        parts = [delayed(_added, pure=False)(group) for group in groups]
+    (whole,) = _computed(parts)
+    return whole
 
 
 @dataclass(frozen=True)
@@ -322,6 +374,8 @@ class ChunkedRecords:
         Applied to every block before a kernel sees it.
     seen : list
         What the estimator's look at every chunk returned in the reading pass.
+    sizes : tuple of int
+        Numbers of rows of the chunks.
     """
 
     public: Public
@@ -329,7 +383,13 @@ class ChunkedRecords:
     reader: Reader
     bound: Bound = field(default_factory=Bound)
     seen: tuple[Any, ...] = ()
+    sizes: tuple[int, ...] = ()
     weight: None = None
+
+    @property
+    def n_rows(self) -> int:
+        """The number of records."""
+        return sum(self.sizes)
 
     def total(self, kernel: Callable[..., np.ndarray], *args: Any) -> np.ndarray:
         """Sum ``kernel(block, *args)`` over all blocks of all chunks: one pass.
@@ -337,10 +397,28 @@ class ChunkedRecords:
         Kernels return exact integers, so that neither the chunks nor their order matter.
         """
         task = partial(_total_of, self.reader, self.bound, kernel, args)
-        part = self.chunks.total(task)
-        if part.n != self.public.n:
-            raise RuntimeError(OTHER_RECORDS.format(n=self.public.n))
+        return self.checked(self.chunks.total(task), self.n_rows)
+
+    def checked(self, part: Part, n: int) -> Any:
+        """Return a sum over ``n`` records; refuse one over another number of them."""
+        if part.n != n:
+            raise RuntimeError(OTHER_RECORDS.format(n=self.n_rows))
         return part.total
+
+    def members(self) -> None:
+        """Return no persons: each row is a unit."""
+
+    def prepared(self, prepare: Callable[..., Any], *args: Any) -> Prepared:
+        """Make rows ready for many passes; see `Prepared`."""
+        task = partial(_prepared, self.reader, self.bound, prepare, args)
+        bytes_ = self.n_rows * (8 + 4 * self.public.n_features)
+        held = None
+        if isinstance(self.chunks.X, RowBlocks):
+            if bytes_ <= HELD_BYTES:
+                held = tuple(self.chunks.each(task))
+        elif bytes_ <= HELD_BYTES * _n_workers():
+            held = _computed(self.chunks._tasks(task), there=True)
+        return Prepared(self, task, held)
 
     def survey(self, look: Callable[[Any], Any]) -> list[Any]:
         """Return ``look(X)`` of every chunk that has rows, not bounded yet: one pass.
@@ -365,6 +443,115 @@ class ChunkedRecords:
         stack = sparse.vstack if any(map(sparse.issparse, rows)) else np.concatenate
         X = stack(rows, format="csr") if stack is sparse.vstack else stack(rows)
         return Block(X, np.concatenate([block.target for block in blocks]))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Rows in chunks, made ready for many passes.
+
+    ``prepare(records, *args)`` makes of a chunk's `Records` what kernels read. That is held where
+    the chunk is while it takes less than `HELD_BYTES` per worker (public numbers decide), and else
+    made anew in every pass; it makes no difference but in time.
+    """
+
+    records: ChunkedRecords
+    make: Callable[..., Any]
+    held: tuple[Any, ...] | None
+
+    def total(
+        self, kernel: Callable[..., np.ndarray], *args: Any, rows: np.ndarray | None = None
+    ) -> Any:
+        """Sum ``kernel(prepared, *args, rows)`` over all chunks, or over the given row numbers.
+
+        Row numbers are grouped by chunk, and a chunk without any is passed over: what leaves a
+        chunk is its part of the sum. None stands for all rows, and for the sum over no rows.
+        """
+        records = self.records
+        n = records.n_rows if rows is None else int(rows.shape[0])
+        given = None if rows is None else _by_chunk(records.sizes, rows)
+        if self.held is None:
+            task = partial(_total_of_made, self.make, kernel, args)
+            task = partial(task, None) if given is None else task
+            return records.checked(records.chunks.total(task, given), n)
+        pairs = [
+            (partial(_total_of_held, kernel, args, one), item)
+            for one, item in zip(given or [None] * len(self.held), self.held, strict=True)
+            if given is None or one is not None
+        ]
+        if isinstance(records.chunks.X, RowBlocks):
+            whole = _added(task(item) for task, item in pairs)
+        else:
+            whole = _added_up([_delayed(task)(item) for task, item in pairs])
+        return records.checked(whole, n)
+
+
+class Chosen(NamedTuple):
+    """Some row numbers within a chunk of this many rows."""
+
+    size: int
+    rows: np.ndarray
+
+
+def _by_chunk(sizes: tuple[int, ...], rows: np.ndarray) -> list[Chosen | None]:
+    """Row numbers within every chunk; None for one without any."""
+    rows = np.sort(rows)
+    borders = np.cumsum([0, *sizes])
+    cuts = np.searchsorted(rows, borders)
+    return [
+        Chosen(sizes[i], rows[cuts[i] : cuts[i + 1]] - borders[i]) if cuts[i] < cuts[i + 1] else None
+        for i in range(len(sizes))
+    ]
+
+
+def _prepared(
+    reader: Reader,
+    bound: Bound,
+    prepare: Callable[..., Any],
+    args: Any,
+    X: Any,
+    y: Any,
+    chosen: np.ndarray | None = None,
+) -> Any:
+    """Make the rows of a chunk ready; None for one without rows."""
+    if X.shape[0] == 0:
+        return None
+    if chosen is not None:  # before anything is converted
+        X = X.iloc[chosen] if hasattr(X, "iloc") else X[chosen]
+        y = None if y is None else np.asarray(y)[chosen]
+    rows, target = reader(X, y)
+    records = Records(Public(rows.shape[0], rows.shape[1]), rows, target, bound)
+    return rows.shape[0], prepare(records, *args)
+
+
+def _total_of_made(
+    make: Callable[..., Any],
+    kernel: Callable[..., Any],
+    args: Any,
+    one: Chosen | None,
+    X: Any,
+    y: Any,
+) -> Part:
+    if X.shape[0] == 0 or (one is not None and X.shape[0] != one.size):
+        return Part()  # of a chunk that has changed the count tells
+    n, ready = make(X, y, None if one is None else one.rows)
+    return Part(n, kernel(ready, *args))
+
+
+def _total_of_held(kernel: Callable[..., Any], args: Any, one: Chosen | None, item: Any) -> Part:
+    if item is None:
+        return Part()
+    n, ready = item
+    if one is None:
+        return Part(n, kernel(ready, *args))
+    return Part(one.rows.shape[0], kernel(ready, *args, rows=one.rows)) if n == one.size else Part()
+
+
+def _n_workers() -> int:
+    """Number of workers of the cluster that Dask would use; 1 without one."""
+    from dask.base import get_scheduler
+
+    client = getattr(get_scheduler(), "__self__", None)
+    return max(1, len(client.nthreads())) if hasattr(client, "nthreads") else 1
 
 
 def _total_of(
@@ -450,9 +637,11 @@ def read_chunks(
         n_features=first.n_features,
         classes=classes,
         names=None if first.names is None else np.array(first.names, dtype=object),
+        chunked=True,
     )
     seen = tuple(fact.seen for fact in facts if fact.n)
-    return ChunkedRecords(public, chunks, Reader(checks, encode), bound, seen)
+    sizes = tuple(fact.n for fact in facts)
+    return ChunkedRecords(public, chunks, Reader(checks, encode), bound, seen, sizes)
 
 
 def _check_collections(X: Any, y: Any, with_target: bool) -> None:

@@ -63,10 +63,9 @@ NO_UNITS = (
     "data), or fit without units and charge ledger.for_records(most_per_person=...)."
 )
 IN_MEMORY = (
-    "{name} takes tables in memory only. Tables in chunks (Dask, RowBlocks) are taken by "
-    "LaplaceNaiveBayes, ObjPertLogisticRegression, PrivateBayesianRidge, PrivateBoundsScaler and "
-    "the models of skdpbayes.conjugate; for this one, load rows that fit into memory, chosen "
-    "without looking at them."
+    "{name} takes tables in memory only. Tables in chunks (Dask, RowBlocks) are taken by all other "
+    "estimators, PrivateBoundsScaler and the models of skdpbayes.conjugate; for this one, load "
+    "rows that fit into memory, chosen without looking at them."
 )
 WEIGHTS = (
     "the noise is made for records that weigh 1, and one of weight w could do w times as much. Fit "

@@ -13,8 +13,13 @@ from sklearn.pipeline import make_pipeline
 import skdpbayes
 from skdpbayes import (
     BoundsScaler,
+    DPSGLDClassifier,
+    DPSGLDNetworkClassifier,
+    DPSGLDRegressor,
     LaplaceNaiveBayes,
     ObjPertLogisticRegression,
+    OPSLinearSVC,
+    OPSLogisticRegression,
     PrivateBayesianRidge,
     PrivateBoundsScaler,
     RowBlocks,
@@ -50,6 +55,11 @@ def _regression(n=N):
     return X, X[:, 0] - X[:, 1] + np.random.default_rng(2).normal(size=n)
 
 
+def _counts(n=N):
+    X, _ = _numbers(n)
+    return X, np.random.default_rng(2).poisson(np.exp(X[:, 0]))
+
+
 def _sparse(n=N):
     X, y = _numbers(n)
     return sparse.csr_matrix(np.where(np.abs(X) > 0.3, X, 0.0)), y
@@ -81,6 +91,47 @@ CASES = {
     "ridge": (PrivateBayesianRidge(target_bounds=(-3, 3), random_state=0), _regression),
     "objective": (ObjPertLogisticRegression(random_state=0), _numbers),
     "objective, pure, compressed": (ObjPertLogisticRegression(2.0, 0.0, random_state=0), _sparse),
+    "chain": (DPSGLDClassifier(2.0, n_steps=8, random_state=0), _numbers),
+    "chain, compressed, in batches": (
+        DPSGLDClassifier(2.0, n_steps=8, batch_size=300, random_state=0, sampler="sghmc"),
+        _sparse,
+    ),
+    "chain, batches of a fixed size": (
+        DPSGLDClassifier(
+            2.0,
+            n_steps=8,
+            batch_size=50,
+            subsampling="fixed",
+            preconditioner=None,
+            classes=[0, 1, 2],
+            random_state=0,
+        ),
+        _numbers,
+    ),
+    "chain of errors": (
+        DPSGLDRegressor(2.0, target_bounds=(-3, 3), n_steps=8, random_state=0),
+        _regression,
+    ),
+    "chain of counts": (
+        DPSGLDRegressor(2.0, target_bounds=(0, 9), loss="poisson", n_steps=8, random_state=0),
+        _counts,
+    ),
+    "network": (
+        DPSGLDNetworkClassifier(2.0, n_steps=5, batch_size=N, n_kept=2, random_state=0),
+        _numbers,
+    ),
+    "network, compressed, in batches": (
+        DPSGLDNetworkClassifier(
+            2.0, n_steps=5, batch_size=200, hidden_layer_sizes=(5, 3), n_kept=2, random_state=0
+        ),
+        _sparse,
+    ),
+    "one draw": (OPSLogisticRegression(2.0, 1e-6, n_batches=1, random_state=0), _numbers),
+    "one draw, in batches": (
+        OPSLogisticRegression(2.0, 1e-6, n_batches=4, n_steps=40, random_state=0),
+        _sparse,
+    ),
+    "one draw, hinge": (OPSLinearSVC(2.0, 1e-6, n_batches=1, random_state=0), _numbers),
     "objective, previewed": (
         ObjPertLogisticRegression(random_state=0, classes=[0, 1, 2]),
         lambda: _numbers(21_000, 2),
@@ -109,6 +160,8 @@ def _same(fitted, other):
         if isinstance(value, np.ndarray):
             assert value.dtype == others[name].dtype, name
             assert np.array_equal(value, others[name]), name
+        elif isinstance(value, list):  # one array per layer
+            assert pickle.dumps(value) == pickle.dumps(others[name]), name
         else:
             assert value == others[name], name
 
@@ -187,11 +240,11 @@ def test_neither_the_order_of_chunks_nor_of_their_completion_matters(case):
         sleep(0.002 * wait[block_info[0]["chunk-location"][0]])
         return block
 
+    rows = rows.map_blocks(late, dtype=rows.dtype, meta=X[:0])
+    if getattr(model, "batch_size", None) in (None, "auto", N):  # batches are of numbered rows
+        rows, labels = rows[::-1], labels[::-1]
     with ThreadPoolExecutor(4) as pool, dask.config.set(pool=pool):
-        _same(
-            _fit(model, rows.map_blocks(late, dtype=rows.dtype, meta=X[:0])[::-1], labels[::-1]),
-            whole,
-        )
+        _same(_fit(model, rows, labels), whole)
 
 
 def test_conjugate_models_read_chunks():
@@ -355,11 +408,19 @@ def test_estimators_that_need_memory_say_so():
     X, y = _numbers(100)
     blocks = RowBlocks([X]), RowBlocks([y])
     for model in (
-        skdpbayes.DPSGLDClassifier(ledger=_Refusing()),
-        skdpbayes.OPSLogisticRegression(ledger=_Refusing()),
-        skdpbayes.DPSGLDNetworkClassifier(ledger=_Refusing()),
+        OPSLogisticRegression(delta=0.0, coef_norm=1.0, ledger=_Refusing()),
+        OPSLogisticRegression(delta=1e-6, sampler="hmc", ledger=_Refusing()),
+        OPSLinearSVC(delta=1e-6, coef_norm=1.0, sampler="rejection", ledger=_Refusing()),
+        OPSLogisticRegression(np.inf),
     ):
-        with pytest.raises(TypeError, match="tables in memory only"):
+        with pytest.raises(ValueError, match="sampler='langevin'"):
+            model.fit(*blocks)
+    for model in (
+        DPSGLDClassifier(np.inf),
+        DPSGLDNetworkClassifier(np.inf),
+        DPSGLDRegressor(np.inf, target_bounds=(0, 1)),
+    ):
+        with pytest.raises(ValueError, match="in memory only"):
             model.fit(*blocks)
     with pytest.raises(ValueError, match="in memory only"):
         PrivateBayesianRidge(np.inf, target_bounds=(-1, 1)).fit(*blocks)
