@@ -179,8 +179,6 @@ class PrivateEstimator(BaseEstimator):
             raise TypeError(IN_MEMORY.format(name=type(self).__name__))
         if units is not None:
             self._check_takes_units(type(units).__name__)
-            if chunked:
-                raise TypeError("units are taken with tables in memory only; load the chunks.")
         rows = self._read(*table)  # 1 validate, 2 bound: all that can be wrong is found here
         if units is not None:
             rows = rows.of_units(units)

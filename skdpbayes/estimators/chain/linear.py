@@ -137,6 +137,11 @@ class LinearChain:
                 temperature=1.0,
             ),
         )
+        if public.chunked and public.unit == "person" and settings.batch_size < public.n:
+            raise ValueError(
+                f"batch_size={settings.batch_size}: the records of a person may be in several "
+                "chunks, so that with units every step reads all of them; leave batch_size out."
+            )
         loss = self._loss(public)
         size = loss.n_outputs * (public.n_features + bool(self.fit_intercept))
         if 0.0 < moments_mu < math.inf:
@@ -477,7 +482,7 @@ class LinearRun:
 
 def run_linear(
     plan: LinearChainPlan,
-    rows: Records,
+    rows: Records | ChunkedRecords,
     coordinates: Coordinates,
     generator: np.random.Generator,
     mode: np.ndarray | None = None,
@@ -487,14 +492,14 @@ def run_linear(
     A ``mode`` that is known already saves the time.
     """
     with one_blas_thread():
-        chunked = isinstance(rows, ChunkedRecords)
-        blocks = rows if chunked else chain_blocks(rows, plan.grid)
+        blocks = rows if isinstance(rows, ChunkedRecords) else chain_blocks(rows, plan.grid)
         members = rows.members()
         step, potential = plan.potential(blocks, coordinates, members)
         coordinates, first = potential.coordinates, np.zeros(potential.shape)
         if not plan.chain.private:  # nothing keeps the chain from starting at the mode
             first = potential.mode(first if mode is None else mode)
             if plan.moments_mu > 0.0:
+                assert isinstance(rows, Records)
                 found = coordinates.coefficients(first)
                 step, potential = plan.potential(
                     blocks, plan.exact_coordinates(rows.block(), *found), members

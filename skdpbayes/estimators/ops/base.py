@@ -40,9 +40,9 @@ FOREIGN = {
 
 
 IN_MEMORY = (
-    "{name} reads chunks with sampler='langevin' and a finite epsilon (the default with delta > 0): "
-    "rejection, hmc and the search for a mode evaluate the density at thousands of points. Set "
-    "delta > 0 and sampler='auto', or load rows that fit into memory."
+    "{name} reads chunks with sampler='langevin' and a finite epsilon (the default with "
+    "delta > 0): rejection, hmc and the search for a mode evaluate the density at thousands of "
+    "points. Set delta > 0 and sampler='auto', or load rows that fit into memory."
 )
 
 

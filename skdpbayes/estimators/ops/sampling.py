@@ -14,7 +14,8 @@ from scipy.linalg import cho_solve, solve_triangular
 from scipy.optimize import minimize
 
 from skdpbayes import randomness, samplers
-from skdpbayes.estimators.ops.target import Batch, Target, batch_size, lower_root
+from skdpbayes.estimators.ops.target import Batch, ChunkBatch, Target, batch_size, lower_root
+from skdpbayes.fitting.records import Block
 
 __all__ = ["draw_hmc", "draw_langevin", "draw_rejection", "find_mode", "normal_root"]
 
@@ -262,6 +263,7 @@ def _hinge_precision(target: Target, mode: np.ndarray, precision: np.ndarray) ->
     normal approximation in Kullback-Leibler divergence that has the mode as its mean (Opper and
     Archambeau 2009).
     """
+    assert not isinstance(target.blocks, ChunkBatch)
     for _ in range(AVERAGINGS):
         covariance = cho_solve((lower_root(precision), True), np.eye(mode.size))
         precision = np.eye(mode.size) / target.C

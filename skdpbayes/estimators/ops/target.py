@@ -164,9 +164,7 @@ class Target:
             value[~near] = np.inf
         return value, None if gradient is None else gradient.reshape(points.shape), hessian
 
-    def objective_gradient(
-        self, theta: np.ndarray, batch: Batch, scale: float
-    ) -> np.ndarray:
+    def objective_gradient(self, theta: np.ndarray, batch: Batch, scale: float) -> np.ndarray:
         """Gradient of ``scale`` times the losses of a batch, plus the penalty, at (K, d)."""
         gradient = self._total(theta, (1,), self.loss, batch)[1]
         return np.asarray(scale * gradient + theta / self.C)
