@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
+from uuid import uuid4
 
 import numpy as np
 from scipy import sparse
@@ -288,9 +289,28 @@ class Chunks:
 
 def _delayed(task: Callable[..., Any]) -> Any:
     from dask import delayed
+    from dask.utils import funcname
 
     # names of tasks are the function's and a random number: no argument is hashed into them
-    return delayed(task, name=None, pure=False, traverse=False)
+    run = delayed(partial(_quietly, task), name=None, pure=False, traverse=False)
+    return lambda *chunk: run(*chunk, dask_key_name=f"{funcname(task)}-{uuid4()}")
+
+
+class Failure(NamedTuple):
+    """The type of what a task has raised. Its words, and a worker's log of them, may quote rows."""
+
+    kind: str
+
+
+def _quietly(task: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a task; return a failure, its own or one that it was given, instead of raising it."""
+    for argument in arguments:
+        if isinstance(argument, Failure):
+            return argument
+    try:
+        return task(*arguments)
+    except Exception as error:
+        return Failure(type(error).__name__)
 
 
 def _pieces(collection: Any) -> list[Any]:
@@ -302,7 +322,7 @@ def _computed(tasks: list[Any], *, there: bool = False) -> Any:
     from dask import compute, persist
 
     try:
-        return (persist if there else compute)(*tasks)
+        results = (persist if there else compute)(*tasks)
     except Exception as error:
         # of the cluster, not of a task: those of ours return what is wrong instead of raising it
         if type(error).__module__.partition(".")[0] in ("distributed", "tornado", "concurrent"):
@@ -311,6 +331,14 @@ def _computed(tasks: list[Any], *, there: bool = False) -> Any:
                 " Look at the memory of its workers and whether its scheduler is still there."
             ) from error
         raise
+    for result in results:
+        if isinstance(result, Failure):
+            raise RuntimeError(
+                f"A task failed on a chunk ({result.kind}; what it said may quote records and is "
+                "not shown). Look at the memory of the workers, whether they have the version of "
+                "skdpbayes that you have, and whether the table has changed during the fit."
+            )
+    return results
 
 
 class Part(NamedTuple):
@@ -320,9 +348,11 @@ class Part(NamedTuple):
     total: Any = None
 
 
-def _added(parts: Iterable[Part]) -> Part:
+def _added(parts: Iterable[Any]) -> Any:
     n, whole = 0, None
     for part in parts:
+        if isinstance(part, Failure):
+            return part
         n += part.n
         if part.total is not None:
             whole = part.total if whole is None else whole + part.total
@@ -331,15 +361,13 @@ def _added(parts: Iterable[Part]) -> Part:
 
 def _added_up(parts: list[Any]) -> Part:
     """Add up the results of Dask's tasks, a few at a time."""
-    from dask import delayed
-
     if not parts:
         return Part()
     while len(parts) > 1:
         groups = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
-        parts = [delayed(_added, pure=False)(group) for group in groups]
+        parts = [_delayed(_added)(group) for group in groups]
     (whole,) = _computed(parts)
-    return whole
+    return whole  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
