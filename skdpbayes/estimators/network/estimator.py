@@ -15,8 +15,9 @@ from skdpbayes.estimators.chain.plan import ChainPlan
 from skdpbayes.estimators.chain.run import run_chain
 from skdpbayes.estimators.chain.settings import Defaults, Settings, read_settings
 from skdpbayes.estimators.network.posterior import NetworkPosterior
-from skdpbayes.estimators.network.potential import NetworkPotential, network_inputs, network_step
+from skdpbayes.estimators.network.potential import NetworkPotential, held_inputs, network_step
 from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.chunks import ChunkedRecords, check_noise
 from skdpbayes.fitting.estimator import NOT_PRIVATE
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.fitting.threads import one_blas_thread
@@ -165,6 +166,8 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
     (10, 2, 32)
     """
 
+    _reads_chunks = True
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -214,6 +217,7 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
 
     def _read(self, X: Any, y: Any) -> Records:
         check_real("epsilon", self.epsilon, low=0.0, closed="high", remedy=NOT_PRIVATE)
+        check_noise(self, X)
         return super()._read(X, y)
 
     def _plan(self, public: Public, budget: Budget) -> NetworkPlan:
@@ -222,7 +226,7 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
             public.n,
             Defaults(
                 n_steps=400,
-                batch_size=min(public.n, max(SMALLEST_BATCH, public.n // BATCHES)),
+                batch_size=public.n if public.chunked else _batch_size(public.n),
                 clip_norm=CLIP_NORM,
                 tail=0.25,
                 n_kept=10,
@@ -253,11 +257,15 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
     def _touch(
         self, rows: Records, plan: NetworkPlan, generator: np.random.Generator
     ) -> NetworkPosterior:
-        X, codes, _ = rows.block()
-        assert codes is not None
         chain, settings = plan.chain, plan.settings
+        X: Any
+        codes: np.ndarray | None = None
+        if isinstance(rows, ChunkedRecords):
+            X = rows.prepared(held_inputs, plan.data_norm)
+        else:
+            X, codes, _ = held_inputs(rows, plan.data_norm)
         potential = NetworkPotential(
-            np.ascontiguousarray(network_inputs(X, plan.data_norm), dtype=np.float32),
+            X,
             codes,
             plan.sizes,
             plan.activation,
@@ -296,6 +304,10 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
             result.temperature,
             float(dynamics.steps[0]),
         )
+
+
+def _batch_size(n: int) -> int:
+    return min(n, max(SMALLEST_BATCH, n // BATCHES))
 
 
 @dataclass(frozen=True)

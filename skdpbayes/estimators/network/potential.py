@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from skdpbayes import models, randomness
 from skdpbayes.estimators.chain.potential import ROUNDOFF
+from skdpbayes.fitting.chunks import Prepared
+from skdpbayes.fitting.records import Records
 
-__all__ = ["NetworkPotential", "network_inputs", "network_step"]
+__all__ = ["HeldInputs", "NetworkPotential", "held_inputs", "network_inputs", "network_step"]
 
 # Rows are scaled to this length, so that a hidden unit sees inputs of about unit variance.
 INPUT_LENGTH = 20.0
@@ -48,12 +50,45 @@ def network_step(
     return min(unit / (n_samples * clip_norm), prior_scale**2)
 
 
+class HeldInputs(NamedTuple):
+    """Inputs of a network in single precision, codes of their labels and squared lengths."""
+
+    X: np.ndarray
+    codes: np.ndarray
+    lengths: np.ndarray
+
+
+def held_inputs(rows: Records, data_norm: float) -> HeldInputs:
+    """Make the rows of a table, or of a chunk, ready for clipped sums."""
+    X, codes, _ = rows.block()
+    assert codes is not None
+    inputs = np.ascontiguousarray(network_inputs(X, data_norm), dtype=np.float32)
+    return HeldInputs(inputs, codes, models.squared_row_lengths(inputs))
+
+
+def _clipped_sum(
+    held: HeldInputs,
+    position: np.ndarray,
+    sizes: tuple[int, ...],
+    clip_norm: float,
+    activation: str,
+    unit: float,
+    rows: np.ndarray | None = None,
+) -> np.ndarray:
+    X, codes, lengths = held
+    return models.clipped_network_gradient(
+        position, sizes, X, codes, clip_norm, activation, rows, lengths, unit
+    )
+
+
 @dataclass
 class NetworkPotential:
     """A network whose weights and biases have independent N(0, prior_scale^2) priors."""
 
-    X: np.ndarray
-    codes: np.ndarray
+    X: np.ndarray | Prepared
+    """All records, or where they are, in chunks."""
+    codes: np.ndarray | None
+    """Of the labels; None in chunks, which hold them."""
     sizes: tuple[int, ...]
     activation: str
     prior_scale: float
@@ -61,10 +96,13 @@ class NetworkPotential:
 
     def __post_init__(self) -> None:
         self.shape: tuple[int, ...] = (models.network_size(self.sizes),)
-        self.lengths = models.squared_row_lengths(self.X)
         # no entry of a clipped gradient is larger than its norm
+        n_rows = self.X.records.n_rows if isinstance(self.X, Prepared) else self.X.shape[0]
         finite = math.isfinite(self.clip_norm)
-        self.unit = models.sum_unit(self.X.shape[0], self.clip_norm) if finite else 0.0
+        self.unit = models.sum_unit(n_rows, self.clip_norm) if finite else 0.0
+        if not isinstance(self.X, Prepared):
+            assert self.codes is not None
+            self.held = HeldInputs(self.X, self.codes, models.squared_row_lengths(self.X))
 
     def start(self, generator: np.random.Generator) -> np.ndarray:
         """Random weights of the hidden layers, scaled to their inputs; zero for the last layer."""
@@ -79,17 +117,12 @@ class NetworkPotential:
         self, position: np.ndarray, rows: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Sum of clipped gradients, and gradient of |theta|^2 / (2 prior_scale^2)."""
-        total = models.clipped_network_gradient(
-            position,
-            self.sizes,
-            self.X,
-            self.codes,
-            self.clip_norm,
-            self.activation,
-            rows,
-            self.lengths,
-            self.unit,
-        )
+        how = (position, self.sizes, self.clip_norm, self.activation, self.unit)
+        if isinstance(self.X, Prepared):
+            total = self.X.total(_clipped_sum, *how, rows=rows)
+            total = np.zeros(self.shape) if total is None else total  # an empty batch
+        else:
+            total = _clipped_sum(self.held, *how, rows=rows)
         return total, position / self.prior_scale**2
 
     def rounding(self, n_rows: int) -> float:
