@@ -137,11 +137,7 @@ class LinearChain:
                 temperature=1.0,
             ),
         )
-        if public.chunked and public.unit == "person" and settings.batch_size < public.n:
-            raise ValueError(
-                f"batch_size={settings.batch_size}: the records of a person may be in several "
-                "chunks, so that with units every step reads all of them; leave batch_size out."
-            )
+        rules.check_batches_of_persons(public, settings)
         loss = self._loss(public)
         size = loss.n_outputs * (public.n_features + bool(self.fit_intercept))
         if 0.0 < moments_mu < math.inf:
