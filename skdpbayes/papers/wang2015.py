@@ -40,6 +40,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import chi2
 
 from skdpbayes import randomness
 from skdpbayes._validation import check_integer, check_real, check_scale
@@ -48,7 +49,7 @@ from skdpbayes.estimators.chain.run import Dynamics, run_chain
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting.estimator import make_budget, spent
 from skdpbayes.models import sum_unit
-from skdpbayes.privacy import SubsampledGaussian, repeat
+from skdpbayes.privacy import SubsampledGaussian, compose, repeat
 from skdpbayes.privacy._numeric import (
     check_count,
     check_delta,
@@ -57,6 +58,7 @@ from skdpbayes.privacy._numeric import (
 )
 from skdpbayes.privacy.budget import Noise
 from skdpbayes.privacy.events import PrivacyEvent
+from skdpbayes.sampling.exponential import one_posterior_sample, plan_one_posterior_sample
 from skdpbayes.sampling.gradients import Gradients, clipped_integers
 from skdpbayes.sampling.records import ALONE, PosteriorDraws, as_arrays, count_records, pick
 
@@ -71,7 +73,9 @@ __all__ = [
     "sgld_noise_multiplier",
     "sgnht_noise_multiplier",
     "update_noise_multiplier",
+    "wald_test",
     "wang2015_fisher_scoring",
+    "wang2015_hybrid",
     "wang2015_langevin",
     "wang2015_noise_multiplier",
     "wang2015_noise_variance",
@@ -110,6 +114,49 @@ def wang2015_power(epsilon: float, bound: float) -> float:
     """
     epsilon = check_real("epsilon", epsilon, low=0.0, closed="neither")
     return min(1.0, epsilon / (4.0 * check_real("bound", bound, low=0.0, closed="neither")))
+
+
+def wald_test(
+    draw: Any, value: Any, information: Any, *, n_samples: int, temperature: float
+) -> tuple[float, float]:
+    r"""Test of Proposition 9: does one posterior sample contradict a value of the parameters?
+
+    A draw at temperature *T* has the asymptotic law :math:`N(\theta_0,(1+T)I^{-1}/n)`, so that
+    :math:`n(\theta-\theta_0)^\top I(\theta-\theta_0)/(1+T)` is chi-square with as many degrees of
+    freedom as there are parameters. Post-processing, if the information is known at the tested
+    value or computed at the draw.
+
+    Parameters
+    ----------
+    draw : float or array-like of shape (p,)
+        The released sample.
+    value : float or array-like of shape (p,)
+        The parameters under the hypothesis.
+    information : float or array-like of shape (p, p)
+        Fisher information of one record at `value`.
+    n_samples : int
+        Number of records.
+    temperature : float
+        One over the power of the likelihood: :math:`4B/\varepsilon` as printed, ``temperature``
+        of what `skdpbayes.sampling.one_posterior_sample` returns.
+
+    Returns
+    -------
+    statistic, pvalue : float
+
+    Examples
+    --------
+    >>> from skdpbayes.papers import wald_test
+    >>> statistic, pvalue = wald_test(0.36, 0.3, 1 / 0.21, n_samples=5000, temperature=20.0)
+    >>> round(statistic, 2), round(pvalue, 3)
+    (4.08, 0.043)
+    """
+    gap = np.atleast_1d(np.asarray(draw, dtype=float) - np.asarray(value, dtype=float))
+    matrix = np.asarray(information, dtype=float).reshape(gap.size, gap.size)
+    n_samples = check_count("n_samples", n_samples)
+    spread = 1.0 + check_positive("temperature", temperature)
+    statistic = float(n_samples * gap @ matrix @ gap / spread)
+    return statistic, float(chi2.sf(statistic, gap.size))
 
 
 def approximation_delta(epsilon: float, total_variation: float) -> float:
@@ -534,16 +581,21 @@ def wang2015_langevin(
     delta: float,
     n_passes: float,
     batch_size: int,
+    sampler: str = "sgld",
+    friction: float | None = None,
+    noise_estimate: float = 0.0,
     tail: float = 0.5,
     n_kept: int = 100,
     random_state: Any = None,
     ledger: Any = None,
 ) -> PosteriorDraws:
-    r"""Algorithm 2 (DP-SGLD) with the noise as printed.
+    r"""Algorithm 2 (DP-SGLD), or equations 2 and 3 (SGHMC, SGNHT), with the noise as printed.
 
     Each of the :math:`NT/\tau` steps takes :math:`\tau` records without replacement and adds noise
-    of variance :math:`\max(\eta_t^2V,\eta_t)` with *V* of :func:`wang2015_noise_variance`.
-    Gradients are clipped, which the paper assumes away.
+    of variance :math:`\max(\eta_t^2V,\eta_t)` with *V* of :func:`wang2015_noise_variance`. With
+    momentum, the noise is :math:`\max(h_t^2V,2(A-\hat B)h_t)`: the paper asks for
+    :math:`2(A-\hat B)/h_t\ge V`, and its own noise is raised where that does not hold. Gradients
+    are clipped, which the paper assumes away.
 
     **Privacy guarantee.** (epsilon, delta), replace one, by the composition of the steps' exact
     profiles, which is refused if it does not prove the claim. ``privacy_.epsilon_at(delta)`` is
@@ -561,14 +613,35 @@ def wang2015_langevin(
         Passes *T*, which must meet the condition of their Theorem 16.
     batch_size : int
         The batch size :math:`\tau`.
+    sampler : {"sgld", "sghmc", "sgnht"}, default="sgld"
+        Which update; the step is :math:`\eta_t` of the first and :math:`h_t` of the others.
+    friction : float, default=None
+        The constant *A* of ``"sghmc"`` and ``"sgnht"``, > 0.
+    noise_estimate : float, default=0.0
+        The guess :math:`\hat B` of ``"sghmc"``, below `friction`: half the step times the variance
+        that batches give to the gradient. Public, so not an estimate from the data. It is taken
+        off the injected noise and off nothing that privacy needs.
     tail, n_kept, random_state, ledger
         As for `skdpbayes.sampling.chain`.
 
     Returns
     -------
     PosteriorDraws
-        At temperature 1/2 where the sampler's own noise is the larger one.
+        Of ``"sgld"``, at temperature 1/2 where the sampler's own noise is the larger one; of
+        ``"sghmc"``, at :math:`1-\hat B/A`, to which the batches add.
     """
+    if sampler not in ("sgld", "sghmc", "sgnht"):
+        raise ValueError(f"sampler must be 'sgld', 'sghmc' or 'sgnht'; got {sampler!r}.")
+    if (friction is None) != (sampler == "sgld"):
+        raise ValueError("friction belongs to 'sghmc' and 'sgnht', which need it.")
+    estimate = check_real("noise_estimate", noise_estimate, low=0.0, closed="low")
+    if estimate and sampler != "sghmc":
+        raise ValueError(f"noise_estimate would have no effect on {sampler!r}.")
+    temperature = 0.5
+    if friction is not None:
+        temperature = 1.0 - estimate / check_scale("friction", friction)
+        if not temperature > 0.0:
+            raise ValueError(f"noise_estimate must be below friction={friction!r}.")
     n = count_records(data)
     clip_norm = check_scale("clip_norm", clip_norm)
     batch_size = check_integer("batch_size", batch_size, low=1, high=n)
@@ -580,7 +653,7 @@ def wang2015_langevin(
     steps = np.atleast_1d(np.asarray(step_size, dtype=np.float64))
     if steps.shape not in ((1,), (n_steps,)) or not (np.isfinite(steps) & (steps > 0.0)).all():
         raise ValueError(f"step_size must be one positive number or {n_steps} of them.")
-    dynamics = Dynamics("sgld", steps, temperature=0.5)
+    dynamics = Dynamics(sampler, steps, friction or 0.0, temperature=temperature)
     position = np.array(start, dtype=np.float64, ndmin=1)
     plan = ChainPlan(
         n,
@@ -594,7 +667,8 @@ def wang2015_langevin(
         noise=budget.noise("gaussian", multiplier * clip_norm),
     )
     plan.check_grid(position.size)
-    printed = _Printed(plan.event, "Algorithm 2 of Wang et al. (2015)", plan.noise, n_steps)
+    words = f"Algorithm 2 of Wang et al. (2015) with {sampler}"
+    printed = _Printed(plan.event, words, plan.noise, n_steps)
     generator = randomness.make_generator(random_state)
     claim = budget.reserve(printed, "wang2015_langevin")
     with spent(ledger):
@@ -603,6 +677,136 @@ def wang2015_langevin(
         )
         result = run_chain(potential, plan, dynamics, position, generator, tail=tail, n_kept=n_kept)
     return PosteriorDraws(result.draws, result.mean, result.temperature, claim, printed)
+
+
+class HybridDraws(NamedTuple):
+    """What Algorithm 3 releases.
+
+    Attributes
+    ----------
+    first : PosteriorDraws
+        The posterior sample that the chain starts from.
+    chain : PosteriorDraws
+        The chain.
+    privacy_ : PrivacyGuarantee
+        What both cost together.
+    """
+
+    first: PosteriorDraws
+    chain: PosteriorDraws
+    privacy_: PrivacyGuarantee
+
+
+def wang2015_hybrid(
+    log_likelihood: Callable[[Any, Any], Any],
+    per_record_gradient: Callable[[Any, Any], Any],
+    prior: Any,
+    prior_gradient: Callable[[Any], Any] | None,
+    data: Any,
+    *,
+    bound: Any,
+    clip_norm: float,
+    step_size: float,
+    epsilon: float,
+    delta: float,
+    first: dict[str, Any],
+    sampler: str = "sgnht",
+    friction: float | None = None,
+    printed: bool = True,
+    n_kept: int = 100,
+    random_state: Any = None,
+    ledger: Any = None,
+) -> HybridDraws:
+    r"""Algorithm 3: a posterior sample with half of epsilon, then a chain that starts there.
+
+    Batches have :math:`\sqrt N` records and the chain makes :math:`\sqrt N` passes, hence about *N*
+    steps, as in their experiments ("Hybrid + DP-SGNHT").
+
+    **Privacy guarantee.** (epsilon, delta), replace one: the sample costs epsilon / 2, the chain
+    (epsilon / 2, delta), and one entry of the ledger composes both.
+
+    Parameters
+    ----------
+    log_likelihood, prior, bound
+        As for `skdpbayes.sampling.one_posterior_sample`.
+    per_record_gradient, prior_gradient, data, clip_norm, step_size
+        As for `skdpbayes.sampling.chain`.
+    epsilon, delta : float
+        The budget of both together; both positive.
+    first : dict
+        What else the first sample needs: ``points``, or ``start``, ``proposal_scale`` and
+        ``n_steps``.
+    sampler, friction
+        As for :func:`wang2015_langevin`; the friction of ``"sghmc"`` and ``"sgnht"`` is 0.1 over the
+        step if None.
+    printed : bool, default=True
+        Whether power and noise are those of the paper; otherwise the smallest that are private.
+    n_kept, random_state, ledger
+        As for `skdpbayes.sampling.chain`.
+
+    Returns
+    -------
+    HybridDraws
+    """
+    n = count_records(data)
+    root = math.isqrt(n)
+    half = epsilon / 2.0
+    budget = make_budget(epsilon, delta, "replace_one", ledger, random_state, n, stacklevel=3)
+    plan_of_first = {
+        "bound": bound,
+        "epsilon": half,
+        "calibration": "wang2015" if printed else "bounded_range",
+        "temper_prior": printed,
+    }
+    n_steps = None if "points" in first else first.get("n_steps", 5000)
+    planned = plan_one_posterior_sample(**plan_of_first, n_steps=n_steps)
+    friction = 0.1 / step_size if friction is None and sampler != "sgld" else friction
+    shared = {
+        "clip_norm": clip_norm,
+        "step_size": step_size,
+        "epsilon": half,
+        "delta": delta,
+        "batch_size": root,
+    }
+    if printed:
+        chain_of = partial(
+            wang2015_langevin, **shared, n_passes=root, sampler=sampler, friction=friction
+        )
+        noise = wang2015_noise_multiplier(
+            half, delta, n_passes=root, batch_size=root, n_samples=n
+        )
+        own = _own_noise(sampler, step_size, friction, printed=True)
+        multiplier = max(noise, own * root / n / clip_norm)
+        step = SubsampledGaussian(multiplier, root / n, "fixed", "replace_one")
+        of_chain: PrivacyEvent = repeat(step, n * root // root)
+    else:
+        kind = {"kind": sampler, **({} if friction is None else {"friction": friction})}
+        tight = {**shared, "sampler": kind, "n_steps": n, "subsampling": "fixed"}
+        chain_of = partial(chain, **tight)
+        size = np.atleast_1d(np.asarray(first.get("points", [first.get("start")])[0])).size
+        of_chain = plan_chain(n, size, **tight).event
+    plan = _Printed(
+        compose([planned.event, of_chain]),
+        f"Algorithm 3 of Wang et al. (2015) with {sampler}",
+        budget.noise("gaussian", 1.0),
+        n,
+        (*planned.conditions, ALONE.format("per_record_gradient")),
+    )
+    generator = randomness.make_generator(random_state)
+    claim = budget.reserve(plan, "wang2015_hybrid")
+    with spent(ledger):
+        sample = one_posterior_sample(
+            log_likelihood, prior, data, **plan_of_first, **first, random_state=generator
+        )
+        states = chain_of(
+            per_record_gradient,
+            prior_gradient,
+            np.atleast_1d(sample.draws[0]),
+            data,
+            n_kept=n_kept,
+            random_state=generator,
+        )
+    return HybridDraws(sample, states, claim)
 
 
 def covariance_sensitivity(n_samples: int, norm: float, *, printed: bool = False) -> float:
