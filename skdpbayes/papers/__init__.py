@@ -7,6 +7,7 @@ from skdpbayes._lazy import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
+        "HybridDraws": "wang2015",
         "LangevinNoise": "wang2015",
         "LangevinSchedule": "minami2016",
         "approximation_delta": "wang2015",
@@ -33,7 +34,9 @@ __getattr__, __dir__, __all__ = attach(
         "sgnht_noise_multiplier": "wang2015",
         "step_size_bound": "li2019",
         "update_noise_multiplier": "wang2015",
+        "wald_test": "wang2015",
         "wang2015_fisher_scoring": "wang2015",
+        "wang2015_hybrid": "wang2015",
         "wang2015_langevin": "wang2015",
         "wang2015_noise_multiplier": "wang2015",
         "wang2015_noise_variance": "wang2015",

@@ -58,11 +58,12 @@ from skdpbayes.privacy._numeric import (
 )
 from skdpbayes.privacy.budget import Noise
 from skdpbayes.privacy.events import PrivacyEvent
-from skdpbayes.sampling.exponential import one_posterior_sample, plan_one_posterior_sample
-from skdpbayes.sampling.gradients import Gradients, clipped_integers
+from skdpbayes.sampling.exponential import one_posterior_sample
+from skdpbayes.sampling.gradients import Gradients, chain, clipped_integers, plan_chain
 from skdpbayes.sampling.records import ALONE, PosteriorDraws, as_arrays, count_records, pick
 
 __all__ = [
+    "HybridDraws",
     "LangevinNoise",
     "approximation_delta",
     "covariance_sensitivity",
@@ -688,13 +689,16 @@ class HybridDraws(NamedTuple):
         The posterior sample that the chain starts from.
     chain : PosteriorDraws
         The chain.
-    privacy_ : PrivacyGuarantee
-        What both cost together.
     """
 
     first: PosteriorDraws
     chain: PosteriorDraws
-    privacy_: PrivacyGuarantee
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """Both together, as accountants see them: cheaper than the sum of their prices."""
+        events = (self.first.privacy_.event, self.chain.privacy_.event)
+        return compose([event for event in events if event is not None])
 
 
 def wang2015_hybrid(
@@ -722,8 +726,8 @@ def wang2015_hybrid(
     Batches have :math:`\sqrt N` records and the chain makes :math:`\sqrt N` passes, hence about *N*
     steps, as in their experiments ("Hybrid + DP-SGNHT").
 
-    **Privacy guarantee.** (epsilon, delta), replace one: the sample costs epsilon / 2, the chain
-    (epsilon / 2, delta), and one entry of the ledger composes both.
+    **Privacy guarantee.** (epsilon, delta), replace one: the sample costs epsilon / 2 and the chain
+    (epsilon / 2, delta), two entries of the ledger. ``event`` prices both together.
 
     Parameters
     ----------
@@ -737,8 +741,8 @@ def wang2015_hybrid(
         What else the first sample needs: ``points``, or ``start``, ``proposal_scale`` and
         ``n_steps``.
     sampler, friction
-        As for :func:`wang2015_langevin`; the friction of ``"sghmc"`` and ``"sgnht"`` is 0.1 over the
-        step if None.
+        As for :func:`wang2015_langevin`; the friction of ``"sghmc"`` and ``"sgnht"`` is 0.1 over
+        the step if None.
     printed : bool, default=True
         Whether power and noise are those of the paper; otherwise the smallest that are private.
     n_kept, random_state, ledger
@@ -749,64 +753,48 @@ def wang2015_hybrid(
     HybridDraws
     """
     n = count_records(data)
-    root = math.isqrt(n)
-    half = epsilon / 2.0
-    budget = make_budget(epsilon, delta, "replace_one", ledger, random_state, n, stacklevel=3)
-    plan_of_first = {
-        "bound": bound,
-        "epsilon": half,
-        "calibration": "wang2015" if printed else "bounded_range",
-        "temper_prior": printed,
-    }
-    n_steps = None if "points" in first else first.get("n_steps", 5000)
-    planned = plan_one_posterior_sample(**plan_of_first, n_steps=n_steps)
-    friction = 0.1 / step_size if friction is None and sampler != "sgld" else friction
-    shared = {
+    root, half = math.isqrt(n), epsilon / 2.0
+    if sampler != "sgld" and friction is None:
+        friction = 0.1 / check_scale("step_size", step_size)
+    options: dict[str, Any] = {
         "clip_norm": clip_norm,
         "step_size": step_size,
         "epsilon": half,
         "delta": delta,
         "batch_size": root,
+        "n_kept": n_kept,
     }
+    # what is wrong with the chain is found before the first sample is paid for
     if printed:
-        chain_of = partial(
-            wang2015_langevin, **shared, n_passes=root, sampler=sampler, friction=friction
-        )
-        noise = wang2015_noise_multiplier(
-            half, delta, n_passes=root, batch_size=root, n_samples=n
-        )
-        own = _own_noise(sampler, step_size, friction, printed=True)
-        multiplier = max(noise, own * root / n / clip_norm)
-        step = SubsampledGaussian(multiplier, root / n, "fixed", "replace_one")
-        of_chain: PrivacyEvent = repeat(step, n * root // root)
+        options |= {"n_passes": root, "sampler": sampler, "friction": friction}
+        wang2015_noise_multiplier(half, delta, n_passes=root, batch_size=root, n_samples=n)
     else:
-        kind = {"kind": sampler, **({} if friction is None else {"friction": friction})}
-        tight = {**shared, "sampler": kind, "n_steps": n, "subsampling": "fixed"}
-        chain_of = partial(chain, **tight)
-        size = np.atleast_1d(np.asarray(first.get("points", [first.get("start")])[0])).size
-        of_chain = plan_chain(n, size, **tight).event
-    plan = _Printed(
-        compose([planned.event, of_chain]),
-        f"Algorithm 3 of Wang et al. (2015) with {sampler}",
-        budget.noise("gaussian", 1.0),
-        n,
-        (*planned.conditions, ALONE.format("per_record_gradient")),
-    )
+        kind = {"kind": sampler} if friction is None else {"kind": sampler, "friction": friction}
+        options |= {"n_steps": n, "sampler": kind, "subsampling": "fixed"}
+        plan_chain(n, 1, **options)
     generator = randomness.make_generator(random_state)
-    claim = budget.reserve(plan, "wang2015_hybrid")
-    with spent(ledger):
-        sample = one_posterior_sample(
-            log_likelihood, prior, data, **plan_of_first, **first, random_state=generator
-        )
-        states = chain_of(
-            per_record_gradient,
-            prior_gradient,
-            np.atleast_1d(sample.draws[0]),
-            data,
-            n_kept=n_kept,
-            random_state=generator,
-        )
-    return HybridDraws(sample, states, claim)
+    sample = one_posterior_sample(
+        log_likelihood,
+        prior,
+        data,
+        bound=bound,
+        epsilon=half,
+        calibration="wang2015" if printed else "bounded_range",
+        temper_prior=printed,
+        random_state=generator,
+        ledger=ledger,
+        **first,
+    )
+    states = (wang2015_langevin if printed else chain)(
+        per_record_gradient,
+        prior_gradient,
+        sample.draws[0],
+        data,
+        **options,
+        random_state=generator,
+        ledger=ledger,
+    )
+    return HybridDraws(sample, states)
 
 
 def covariance_sensitivity(n_samples: int, norm: float, *, printed: bool = False) -> float:
