@@ -92,6 +92,9 @@ class LinearChain:
     def _default_clip(self, public: Public, budget: Budget, whitened: bool) -> float:
         raise NotImplementedError
 
+    def _default_steps(self, public: Public, budget: Budget) -> int:
+        return 100
+
     def _bound(self) -> Bound:
         check_scale("data_norm", self.data_norm)
         return Bound() if np.isinf(self.epsilon) else Bound(float(self.data_norm))
@@ -108,7 +111,6 @@ class LinearChain:
         public: Public,
         budget: Budget,
         *,
-        silent: str | None,
         setup: tuple[PrivacyEvent, ...] = (),
         start: tuple[np.ndarray, np.ndarray] | None = None,
         conditions: tuple[str, ...] = (),
@@ -126,7 +128,7 @@ class LinearChain:
             self.get_params(deep=False),
             public.n,
             rules.Defaults(
-                n_steps=100 if budget.private else 500,
+                n_steps=self._default_steps(public, budget) if budget.private else 500,
                 batch_size=min(public.n, LARGEST_BATCH),
                 clip_norm=clip,
                 tail=0.5 if budget.private else 0.9,
@@ -147,7 +149,6 @@ class LinearChain:
             prior=self._prior(public),
             loss=loss,
             curvature=loss.curvature,
-            silent=silent,
             fit_intercept=bool(self.fit_intercept),
             longest=longest,
             moments_mu=moments_mu,
@@ -278,8 +279,6 @@ class LinearChainPlan:
     loss: models.Loss
     curvature: tuple[float, float]
     """Typical and largest curvature of a record's loss per unit of squared length."""
-    silent: str | None
-    """Why this loss has no intervals, or None."""
     fit_intercept: bool
     longest: float
     """No row is longer."""
@@ -379,18 +378,25 @@ class LinearChainPlan:
 
     def no_interval(self, coordinates: Coordinates) -> str | None:
         """Return why there are no intervals, by public and released numbers, or None."""
-        if self.silent is not None:
-            return self.silent
         if coordinates.curvature is not None:
-            return None
+            if self.loss.n_outputs == 1:
+                return None
+            return (
+                "without privacy it is known for two classes only; there the draws of "
+                "sample_posterior are the posterior's own, take their quantiles"
+            )
         if coordinates.moments is None:
             return (
                 "this fit released no moments of the rows (preconditioner=None, a given matrix, or "
                 "too few records for them), without which the curvature is unknown"
             )
-        d = coordinates.center.shape[0]
-        if d > MOST_COLUMNS_OF_INTERVALS:
-            return f"{d} columns are too many; at most {MOST_COLUMNS_OF_INTERVALS} have intervals"
+        d, contrasts = coordinates.center.shape[0], max(1, self.loss.n_outputs - 1)
+        if d * contrasts > MOST_COLUMNS_OF_INTERVALS:
+            of_classes = f" for {contrasts + 1} classes" if contrasts > 1 else ""
+            return (
+                f"{d} columns are too many{of_classes}; at most "
+                f"{MOST_COLUMNS_OF_INTERVALS // contrasts} have intervals"
+            )
         chain, mean = self.chain, self.curvature[0]
         noise = chain.gradient_noise / math.sqrt(chain.n_steps)
         curvature = mean * chain.n_samples / coordinates.dimension
@@ -567,7 +573,8 @@ class ChainPosterior:
         return self._split(self.normal.draws(size, generator))
 
     def _split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
-        return split_coefficients(flat[..., None, :], self.coef.shape[1], 1.0)
+        n_outputs, d = self.coef.shape
+        return split_coefficients(flat.reshape(*flat.shape[:-1], n_outputs, d + 1), d, 1.0)
 
     def decision(self, X: Any) -> np.ndarray:
         """Logits or logarithms of the probabilities averaged over the states."""
