@@ -8,13 +8,15 @@ targets at four deviations of the errors; errors of slopes and coverage of inter
 same with other numbers of records and columns; error of the predicted means on fresh rows. *tables*
 (with a folder, or ``SKDPBAYES_DATA``): Abalone, CPS earnings and the RAND experiment, prepared from
 public bounds; test R squared, of visits the mean deviance, too. A cell whose best peer is better
-than both of ours is marked.
+than all of ours is marked.
 
 AdaSSP (Wang, UAI 2018) is written from its formulas, with three releases of equal Gaussian DP in
 place of its printed calibration, which does not hold for each release on its own. It has no
 intercept: in simulations it is told that there is none, real tables get a constant column. Boosted
 AdaSSP (Tang et al. 2023) has the same three shares, the third for all rounds together; its rounds
 and its clipping are those of four choices that are best on the test rows, which flatters it.
+"splines" is the chain on four hat functions
+for every number, since DP-EBM is not linear either.
 diffprivlib claims pure epsilon for replaced records, DP-EBM (epsilon, delta) for records that are
 added or removed; both run in interpreters of their own.
 """
@@ -53,9 +55,9 @@ GRID = [
     (10_000, 20, (0.1, 1.0, 5.0)),
     (100_000, 20, (0.05, 1.0)),
     (100_000, 50, (0.05, 1.0)),
-    (1_000_000, 20, (0.05, 1.0)),
+    (1_000_000, 20, (0.05,)),
 ]
-BOOSTS = [(10, 1.0), (100, 1.0), (10, 0.25), (100, 0.25)]
+BOOSTS = [(100, 1.0), (10, 1.0), (10, 0.25), (100, 0.25)]
 
 
 def adassp(X, y, epsilon, adjacency, rng, failure=0.05, boosts=None):
@@ -187,8 +189,9 @@ def compare(title, found, epsilons, score, plain):
 
 
 def _behind(line, adjacency):
-    """Whether a peer of the adjacency is better than both of ours."""
-    ours = max(line[f"{name}, {adjacency}"] for name in ("moments", "chain"))
+    """Whether a peer of the adjacency is better than all of ours."""
+    names = (f"{name}, {adjacency}" for name in ("moments", "chain", "splines"))
+    ours = max(line[name] for name in names if name in line)
     of_peers = [line[f"{name}, {adjacency}"] for name in ("AdaSSP", "boosted")]
     other = {"replace": "diffprivlib", "zero": "interpret"}[adjacency]
     return max([*of_peers, line.get(other, -np.inf)]) > ours
@@ -277,6 +280,9 @@ def real(folder, seeds, pythons, epsilons=(0.1, 0.3, 1.0, 3.0)):
         found = all_predictions(pythons, table, epsilons, range(seeds))
         plain = r2(LinearRegression().fit(X, y).predict(X_test))
         shape = f"{X.shape[0]} x {X.shape[1]}"
+        splines = prepare.set_params(numeric="spline").fit_transform(frame)
+        splines = np.asarray(splines, dtype=float)
+        add_splines(found, splines[train], y, splines[test], bounds, epsilons, seeds)
         if persons is not None:
             add_persons(found, X, y, X_test, bounds, persons[train], epsilons, seeds)
         if name == "RAND visits":
@@ -290,6 +296,17 @@ def real(folder, seeds, pythons, epsilons=(0.1, 0.3, 1.0, 3.0)):
             plain = fit(PoissonRegressor(alpha=0.0, max_iter=1000).fit(X, y).predict(X_test))
             compare(f"{name}, minus mean deviance", found, epsilons, fit, plain)
     speed()
+
+
+def add_splines(found, X, y, X_test, bounds, epsilons, seeds):
+    for epsilon in epsilons:
+        for seed in range(seeds):
+            for adjacency in ADJACENCIES:
+                model = DPSGLDRegressor(
+                    epsilon, DELTA, adjacency=adjacency, target_bounds=bounds, random_state=seed
+                ).fit(X, y)
+                key = (f"splines, {adjacency.split('_')[0]}", epsilon)
+                found.setdefault(key, []).append(model.predict(X_test))
 
 
 def add_persons(found, X, y, X_test, bounds, persons, epsilons, seeds):

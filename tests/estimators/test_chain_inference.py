@@ -317,3 +317,42 @@ def test_intervals_of_several_classes_cover():
     assert draws["coef"].shape == (500, 3, 5)
     np.testing.assert_allclose(draws["coef"].sum(axis=1), 0.0, atol=1e-12)
     np.testing.assert_allclose(draws["intercept"].sum(axis=1), 0.0, atol=1e-12)
+
+
+# Probabilities
+
+
+def test_the_link_is_where_clipped_gradients_balance():
+    """Labels drawn by the corrected probability push the chain in neither direction."""
+    model = fitted(20000, epsilon=5.0, clip_norm=0.4)
+    link = model._posterior.link
+    X, _ = table(200, 1)
+    raw = np.linspace(0.02, 0.98, 200)
+    changed = link(X, np.column_stack([1.0 - raw, raw]))[:, 1]
+    kept = (changed - 1e-3 * raw) / (1.0 - 1e-3)
+    bound = 0.4 / link.coordinates.lengths(X, None)
+    push = (1.0 - kept) * np.minimum(raw, bound) - kept * np.minimum(1.0 - raw, bound)
+    np.testing.assert_allclose(push, 0.0, atol=1e-12)
+    assert np.abs(changed - raw).max() > 0.1
+    order = np.argsort(raw)
+    one_row = link(np.repeat(X[:1], 200, axis=0), np.column_stack([1.0 - raw, raw]))[order, 1]
+    assert np.all(np.diff(one_row) > 0.0)
+
+
+def test_probabilities_where_much_is_clipped_are_calibrated():
+    """The link removes most of what clipping does to them, and no label changes."""
+    model = fitted(20000, epsilon=5.0, clip_norm=0.4)
+    X, _ = table(20000, 5)
+    truth = expit(X @ TRUTH[:-1] + TRUTH[-1])
+    found = model.predict_proba(X)[:, 1]
+    raw = expit(model.decision_function(X))
+    assert np.mean(np.abs(found - truth)) < 0.6 * np.mean(np.abs(raw - truth))
+    np.testing.assert_array_equal(model.predict(X), found > 0.5)
+
+
+def test_the_link_needs_a_chain_at_rest():
+    assert fitted(5000, epsilon=5.0)._posterior.link is not None
+    assert fitted(5000, epsilon=5.0, n_steps=5, step_size=1e-6)._posterior.link is None
+    assert fitted(5000, epsilon=5.0, preconditioner=None)._posterior.link is None
+    assert fitted(5000, epsilon=5.0, sampler="sgnht")._posterior.link is None
+    assert fitted(1000, epsilon=np.inf)._posterior.link is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -276,7 +277,7 @@ class DPSGLDClassifier(LinearChain, PrivateClassifier):
         run = run_linear(plan, rows, coordinates, generator)
         n_classes = rows.public.n_classes
         answers = LabelAnswers() if n_classes == 2 else ClassAnswers(n_classes)
-        return run.posterior(rows.bound, answers)
+        return replace(run.posterior(rows.bound, answers), link=run.link())
 
     def _start(self, public: Public) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients and intercepts of the model that the chain starts from."""

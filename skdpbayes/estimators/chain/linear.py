@@ -62,6 +62,10 @@ PRIORS = {"cauchy": CoefficientPrior.cauchy, "normal": CoefficientPrior.normal}
 LARGEST_BATCH = 1 << 17
 # Intervals need privacy noise below this share of the curvature per direction.
 LARGEST_NOISE = 1.0 / 3.0
+# Clipping is undone in probabilities after this many relaxation times of the chain.
+LEAST_RELAXATIONS = 10.0
+# Share of the chain's own probability that stays.
+KEPT_SHARE = 1e-3
 POSTERIORS = ("auto", "noise_aware", "chain")
 
 
@@ -453,6 +457,30 @@ class LinearChainPlan:
 
 
 @dataclass(frozen=True, eq=False)
+class ClippedLink:
+    r"""Probabilities of two classes for which a chain with clipped gradients is at rest.
+
+    Records of the label *y* push by :math:`\min(1, k / |p - y|)\,(p - y)`, :math:`k = L / |z|`: a
+    chain that rests at *p* balances the labels of a row *z* if the odds of the label 1 are
+
+    .. math:: \frac{p \max(1, (1 - p) / k)}{(1 - p) \max(1, p / k)}
+
+    and not :math:`p / (1 - p)`. For short *k* all of a range of *p* means 1/2; a thousandth of *p*
+    itself keeps the order of the rows and their labels.
+    """
+
+    coordinates: Coordinates
+    clip_norm: float
+
+    def __call__(self, rows: Any, probability: np.ndarray) -> np.ndarray:
+        """Turn probabilities (n, 2) of the chain into those of the labels."""
+        push = self.coordinates.lengths(rows, None)[:, None] / self.clip_norm
+        odds = probability * np.maximum(1.0, (1.0 - probability) * push)
+        odds /= odds.sum(axis=1, keepdims=True)
+        return np.asarray((1.0 - KEPT_SHARE) * odds + KEPT_SHARE * probability)
+
+
+@dataclass(frozen=True, eq=False)
 class LinearRun:
     """A chain that has run: all of it released."""
 
@@ -465,6 +493,21 @@ class LinearRun:
     def mean(self) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients and intercepts, averaged over the tail."""
         return self.coordinates.coefficients(self.result.mean)
+
+    def link(self) -> ClippedLink | None:
+        """What undoes the clipping in probabilities, where the chain came to rest.
+
+        Langevin dynamics takes one over its step and the curvature to get there; both are known
+        from the plan and the released moments.
+        """
+        chain, coordinates = self.plan.chain, self.coordinates
+        if coordinates.moments is None or self.plan.settings.sampler != "sgld":
+            return None
+        if self.plan.loss.n_outputs > 1:
+            return None
+        stiffness = self.plan.curvature[0] * chain.n_samples / coordinates.dimension
+        at_rest = self.step_size * stiffness * chain.n_steps >= LEAST_RELAXATIONS
+        return ClippedLink(coordinates, chain.clip_norm) if at_rest else None
 
     def posterior(self, bound: Bound, answers: Answers) -> ChainPosterior:
         """Return what a fit leaves behind; ``answers`` is how records answer at given states."""
@@ -529,6 +572,8 @@ class ChainPosterior:
     step_size: float
     inference: ScoreEquation | NormalMixture | str
     """What intervals are made of, or the reason why there are none."""
+    link: ClippedLink | None = None
+    """What undoes the clipping in probabilities."""
 
     @property
     def numbers_per_row(self) -> int:
@@ -581,8 +626,9 @@ class ChainPosterior:
         return self.states.decision(X)
 
     def probabilities(self, X: Any) -> np.ndarray:
-        """Probabilities averaged over the states."""
-        return self.states.probabilities(X)
+        """Probabilities averaged over the states, clipping undone."""
+        probability = self.states.probabilities(X)
+        return probability if self.link is None else self.link(self.states.bound(X), probability)
 
     def draws(self, n_samples: int | None, random_state: Any) -> dict[str, np.ndarray]:
         """Return states of the chain, evenly spaced or chosen at random."""
