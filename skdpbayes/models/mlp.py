@@ -1,7 +1,7 @@
 r"""Multilayer perceptrons: clipped sums of gradients without a gradient of any single record.
 
 Layer *l* maps its input :math:`a_l` to :math:`a_{l+1} = f(a_l W_l + b_l)`, the last one to logits
-(one for two classes, one a class otherwise). With :math:`\delta_l` the derivative of one record's
+(one for two classes, one per class otherwise). With :math:`\delta_l` the derivative of one record's
 loss with respect to the layer's pre-activation, the record's gradient is
 :math:`a_l^\top \delta_l` in :math:`W_l` and :math:`\delta_l` in :math:`b_l`, so its squared norm is
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -27,11 +28,14 @@ from skdpbayes.estimators.hmm.gibbs import run_on_events
 from skdpbayes.estimators.hmm.grid import (
     Grid,
     Layout,
+    Seen,
     check_categories,
     check_grid_is_used,
     check_within,
     count_block,
+    look_at_events,
     place_on,
+    step_of,
 )
 from skdpbayes.estimators.hmm.plan import (
     CALIBRATIONS,
@@ -44,6 +48,8 @@ from skdpbayes.estimators.hmm.plan import (
 from skdpbayes.estimators.hmm.posterior import StatesPosterior, learn
 from skdpbayes.estimators.hmm.selection import select_n_states
 from skdpbayes.exceptions import PrivacyWarning
+from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.chunks import ChunkedRecords, is_chunked, read_chunks
 from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator, offers, refuse_arguments
 from skdpbayes.fitting.records import Block, Public, Records
 from skdpbayes.fitting.units import WHOLE
@@ -227,6 +233,7 @@ class PrivateHMM(PrivateEstimator):
     (3, 3)
     """
 
+    _reads_chunks = True
     _takes_units = True
 
     def __init__(
@@ -362,7 +369,9 @@ class PrivateHMM(PrivateEstimator):
         _, grid, _ = place_on(n_samples, None, None, None)
         return self._planned(Public(n_samples, n_features, detail=Layout(sizes, grid), unit=unit))
 
-    def _read(self, X: Any, times: Any, sequences: Any, lengths: Any) -> Records:
+    def _read(self, X: Any, times: Any, sequences: Any, lengths: Any) -> Any:
+        if any(map(is_chunked, (X, times, sequences))):
+            return self._read_chunks(X, times, sequences, lengths)
         reader = probe(self)
         codes = check_codes("X", validate_data(reader, X, dtype="numeric"), ENCODE)
         n_events, n_fields = codes.shape
@@ -382,6 +391,17 @@ class PrivateHMM(PrivateEstimator):
             n_times=self.n_times,
             labels=self.sequence_labels,
         )
+        public = Public(
+            n=n_events,
+            n_features=n_fields,
+            names=getattr(reader, "feature_names_in_", None),
+            detail=Layout(sizes, grid, labels),
+            conditions=self._learned(times, sequences),
+        )
+        return Records(public, codes, steps)
+
+    def _learned(self, times: Any, sequences: Any) -> tuple[str, ...]:
+        """Say what of the grid is taken from the data."""
         learned = [
             name
             for name, given in (
@@ -391,16 +411,48 @@ class PrivateHMM(PrivateEstimator):
             )
             if not given
         ]
-        public = Public(
-            n=n_events,
-            n_features=n_fields,
-            names=getattr(reader, "feature_names_in_", None),
-            detail=Layout(sizes, grid, labels),
-            conditions=(
-                (f"{', '.join(learned)} as they occur in the data are public",) if learned else ()
-            ),
+        return (f"{', '.join(learned)} as they occur in the data are public",) if learned else ()
+
+    def _read_chunks(self, X: Any, times: Any, sequences: Any, lengths: Any) -> ChunkedRecords:
+        """Read events in chunks: the grid is known after one pass."""
+        if not is_chunked(X):
+            raise TypeError("times and sequences are in chunks and X is not; chunk it alike.")
+        if lengths is not None or (times is None and sequences is None):
+            raise ValueError(
+                "Events in chunks are placed on a grid: pass times, sequences or both, in chunks. "
+                "Where each row is a step of its own, the release is as large as the table; load "
+                "it."
+            )
+        if self.n_times is not None:
+            check_integer("n_times", self.n_times, low=1)
+        check_grid_is_used(self.n_times, self.sequence_labels, times, sequences)
+
+        def look(n_fields: int, names: Any) -> Any:
+            given = self.categories
+            sizes = None if given is None else check_categories(given, n_fields)
+            return partial(look_at_events, sizes, self.n_times, self.sequence_labels, ENCODE)
+
+        also = {"times": times, "sequences": sequences}
+        rows = read_chunks(self, X, bound=Bound(), also=also, look=look, dtype="numeric")
+        seen: tuple[Seen, ...] = rows.seen
+        largest = np.max([one.largest for one in seen], axis=0)
+        sizes = largest + 1
+        if self.categories is not None:
+            sizes = check_categories(self.categories, rows.public.n_features)
+        n_times = self.n_times or max(one.last for one in seen) + 1
+        labels: Any = self.sequence_labels
+        if labels is None and sequences is not None:
+            labels = np.unique(np.concatenate([one.sequences for one in seen]))
+        nothing = np.empty(0, dtype=np.int64)
+        no_labels = None if sequences is None else np.asarray(labels)[:0]
+        _, grid, known = place_on(0, nothing, no_labels, None, n_times=n_times, labels=labels)
+        public = replace(
+            rows.public,
+            detail=Layout(sizes, grid, known),
+            conditions=self._learned(times, sequences),
         )
-        return Records(public, codes, steps)
+        encode = partial(step_of, n_times, labels)
+        return replace(rows, public=public, reader=replace(rows.reader, encode=encode))
 
     def _plan(self, public: Public, budget: Budget) -> CountsPlan | GibbsPlan:
         prior, schedule = self._model(public.detail.categories)
@@ -438,7 +490,7 @@ class PrivateHMM(PrivateEstimator):
         if isinstance(plan, GibbsPlan):
             draws = run_on_events(exact, layout.grid, plan, generator, self._watch)
             return StatesPosterior.of_draws(draws, None, plan, layout, n_events)
-        if rows.weight is None:
+        if rows.public.unit == "record":
             noisy = release.counts(generator, exact, plan.noise)
         else:  # what is released of fractions is read as the nearest whole counts of persons
             noisy = np.rint(fractions(generator, exact, plan.noise, WHOLE)).astype(np.int64)

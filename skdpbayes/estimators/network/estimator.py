@@ -13,10 +13,16 @@ from skdpbayes._validation import check_choice, check_integer, check_real, check
 from skdpbayes.estimators._classifier import PrivateClassifier
 from skdpbayes.estimators.chain.plan import ChainPlan
 from skdpbayes.estimators.chain.run import run_chain
-from skdpbayes.estimators.chain.settings import Defaults, Settings, read_settings
+from skdpbayes.estimators.chain.settings import (
+    Defaults,
+    Settings,
+    check_batches_of_persons,
+    read_settings,
+)
 from skdpbayes.estimators.network.posterior import NetworkPosterior
-from skdpbayes.estimators.network.potential import NetworkPotential, network_inputs, network_step
+from skdpbayes.estimators.network.potential import NetworkPotential, held_inputs, network_step
 from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.chunks import ChunkedRecords, check_noise
 from skdpbayes.fitting.estimator import NOT_PRIVATE
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.fitting.threads import one_blas_thread
@@ -166,6 +172,7 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
     (10, 2, 32)
     """
 
+    _reads_chunks = True
     _takes_units = True
 
     def __init__(
@@ -217,6 +224,7 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
 
     def _read(self, X: Any, y: Any) -> Records:
         check_real("epsilon", self.epsilon, low=0.0, closed="high", remedy=NOT_PRIVATE)
+        check_noise(self, X)
         return super()._read(X, y)
 
     def _plan(self, public: Public, budget: Budget) -> NetworkPlan:
@@ -225,7 +233,7 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
             public.n,
             Defaults(
                 n_steps=400,
-                batch_size=min(public.n, max(SMALLEST_BATCH, public.n // BATCHES)),
+                batch_size=public.n if public.chunked else _batch_size(public.n),
                 clip_norm=CLIP_NORM,
                 tail=0.25,
                 n_kept=10,
@@ -233,6 +241,7 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
             ),
             SAMPLERS,
         )
+        check_batches_of_persons(public, settings)
         n_outputs = 1 if public.n_classes == 2 else public.n_classes
         sizes = (public.n_features, *self._hidden(), n_outputs)
         return NetworkPlan(
@@ -256,18 +265,25 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
     def _touch(
         self, rows: Records, plan: NetworkPlan, generator: np.random.Generator
     ) -> NetworkPosterior:
-        X, codes, weight = rows.block()
-        assert codes is not None
         chain, settings = plan.chain, plan.settings
+        X: Any
+        codes, weight, members = None, None, None
+        if isinstance(rows, ChunkedRecords):
+            X = rows.prepared(held_inputs, plan.data_norm)
+        else:
+            X, codes, _, weight = held_inputs(rows, plan.data_norm)
+            members = rows.members()
         potential = NetworkPotential(
-            np.ascontiguousarray(network_inputs(X, plan.data_norm), dtype=np.float32),
+            X,
             codes,
             plan.sizes,
             plan.activation,
             plan.prior_scale,
             chain.clip_norm,
+            rows.public.n,
             weight,
-            rows.members(),
+            members,
+            rows.public.unit == "person",
         )
         noise = chain.gradient_noise
         step = network_step(
@@ -301,6 +317,10 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
             result.temperature,
             float(dynamics.steps[0]),
         )
+
+
+def _batch_size(n: int) -> int:
+    return min(n, max(SMALLEST_BATCH, n // BATCHES))
 
 
 @dataclass(frozen=True)
