@@ -22,8 +22,9 @@ from skdpbayes.estimators.linear.posterior import split_coefficients
 from skdpbayes.estimators.ops import sampling
 from skdpbayes.estimators.ops.posterior import LaplacePosterior, SamplePosterior
 from skdpbayes.estimators.ops.sampling import LARGEST_HESSIAN, Progress
-from skdpbayes.estimators.ops.target import Target
+from skdpbayes.estimators.ops.target import Batch, ChunkBatch, Target
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.fitting.chunks import ChunkedRecords
 from skdpbayes.fitting.records import Block, Records
 from skdpbayes.fitting.units import MOST_RECORDS
 from skdpbayes.privacy import Adjacency, PrivacyEvent
@@ -191,11 +192,13 @@ class Problem:
 
 
 def _target(
-    plan: LangevinPlan | DensityPlan | ModePlan, blocks: Iterable[Block], loss: models.Loss
+    plan: LangevinPlan | DensityPlan | ModePlan,
+    blocks: Iterable[Block] | ChunkBatch,
+    loss: models.Loss,
 ) -> Target:
     """Return the density on the data."""
     return Target(
-        blocks=tuple(blocks),
+        blocks=blocks if isinstance(blocks, ChunkBatch) else tuple(blocks),
         constant=plan.problem.constant,
         loss=loss,
         width=plan.problem.width,
@@ -208,8 +211,14 @@ def _target(
 
 def _batches(
     rows: Records, n_batches: int, generator: np.random.Generator, grid: models.Grid | None
-) -> list[tuple[Block, ...]]:
+) -> list[Batch]:
     """Split the rows at random (by position alone) into batches."""
+    if isinstance(rows, ChunkedRecords):
+        held = rows.prepared(_blocks, grid)
+        if n_batches == 1:
+            return [ChunkBatch(held)]
+        parts = np.array_split(generator.permutation(rows.n_rows), n_batches)
+        return [ChunkBatch(held, part) for part in parts]
     if n_batches == 1:
         return [_blocks(rows, grid)]
     order = generator.permutation(rows.X.shape[0])
@@ -297,8 +306,10 @@ class LangevinPlan:
     ) -> SamplePosterior:
         """Run the chain; its last state, and states half a run apart before it, are the release."""
         batches = _batches(rows, self.n_batches, generator, self.problem.grid)
+        first = batches[0]
+        whole = first if isinstance(first, ChunkBatch) else itertools.chain(*batches)  # type: ignore[arg-type]
         draws = sampling.draw_langevin(
-            _target(self, itertools.chain(*batches), self.problem.smooth),
+            _target(self, whole, self.problem.smooth),
             generator,
             progress,
             step_size=self.step_size,
