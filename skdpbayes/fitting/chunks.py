@@ -73,15 +73,16 @@ class RowBlocks:
 
     For tables that do not fit into memory, on one machine. ``fit(RowBlocks(...), RowBlocks(...))``
     takes one for the rows and one for the labels, with blocks of equal lengths. Every pass must
-    give the same records; their order may change, as long as it does for rows and labels alike.
-    Docs: :doc:`/scale`.
+    give the same records; their order may change, as long as it does for rows and labels alike and
+    neither ``units`` nor batches of some records are asked for. Docs: :doc:`/scale`.
 
     Parameters
     ----------
     source : callable or sequence
         A function without arguments that returns an iterable of blocks, called once per pass, or a
         sequence of blocks (``np.load(path, mmap_mode="r")``, say). A block is whatever ``fit``
-        takes: an array, a CSR matrix, a data frame. At most one is held at a time.
+        takes: an array, a CSR matrix, a data frame. At most one is held at a time; chains also hold
+        what they read again in every step, while it takes at most 1 GiB.
 
     Examples
     --------

@@ -449,8 +449,18 @@ def _frames(X, y, n_chunks=3):
     return chunked.drop(columns="y"), chunked["y"], frame.drop(columns="y"), frame["y"]
 
 
-@pytest.mark.parametrize("name", ["naive Bayes, categories", "ridge", "objective"])
-def test_dask_frames_give_the_bits_of_memory_and_their_names(name):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "naive Bayes, categories",
+        "ridge",
+        "objective",
+        "chain of errors",
+        "chain, batches of a fixed size",
+    ],
+)
+def test_dask_frames_give_the_bits_of_memory_and_their_names(name, monkeypatch):
+    monkeypatch.setattr(chunks, "HELD_BYTES", 0)  # rows of a batch are taken from frames
     model, make = CASES[name]
     X, y = make()
     rows, labels, frame, y = _frames(X, y)
@@ -529,13 +539,20 @@ def test_predictions_are_lazy_and_know_their_type():
         parts = [part for part in blocks if part.shape[0]]
         np.testing.assert_allclose(np.concatenate(parts), expected, rtol=1e-12)
     assert model.score(rows, labels) == model.score(X, y)
+    for model in (CASES["chain"][0], CASES["network"][0], CASES["one draw"][0]):
+        fitted = _fit(model, rows, labels)
+        made = fitted.predict_proba(rows)
+        assert (made.shape, made.dtype) == ((N, 2), fitted.predict_proba(X[:5]).dtype)
+        np.testing.assert_allclose(made.compute(), fitted.predict_proba(X), rtol=1e-5)
     X, y = _regression()
     rows, labels = _arrays(X, y)
-    ridge = PrivateBayesianRidge(target_bounds=(-3, 3), random_state=0).fit(rows, labels)
-    for made, expected in zip(
-        ridge.predict(rows, return_std=True), ridge.predict(X, return_std=True), strict=True
-    ):
-        np.testing.assert_allclose(made.compute(), expected, rtol=1e-12)
+    for model in (CASES["ridge"][0], CASES["chain of errors"][0]):
+        fitted = _fit(model, rows, labels)
+        for made, expected in zip(
+            fitted.predict(rows, return_std=True), fitted.predict(X, return_std=True), strict=True
+        ):
+            assert made.dtype == expected.dtype
+            np.testing.assert_allclose(made.compute(), expected, rtol=1e-12)
 
 
 def test_pipelines_of_our_transformers_read_chunks():
