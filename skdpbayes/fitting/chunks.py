@@ -501,10 +501,6 @@ class ChunkedRecords:
                 raise ValueError(result.refusal)
         return [result for result in results if result is not None]
 
-    def held(self) -> ChunkedRecords:
-        """Return itself: every pass reads and bounds the rows again."""
-        return self
-
     def pick(self, choose: Callable[..., np.ndarray], *args: Any) -> Block:
         """Return the bounded rows that ``choose(X, *args)`` marks, in memory: one pass."""
         task = partial(_picked, self.maker, choose, args)
@@ -720,7 +716,12 @@ def _n_workers() -> int:
     from dask.base import get_scheduler
 
     client: Any = getattr(get_scheduler(), "__self__", None)
-    return max(1, len(client.nthreads())) if hasattr(client, "nthreads") else 1
+    if not hasattr(client, "nthreads"):
+        return 1
+    try:
+        return max(1, len(client.nthreads()))
+    except Exception:  # it is lost: the next pass says so
+        return 1
 
 
 def _total_of(

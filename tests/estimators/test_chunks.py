@@ -207,6 +207,8 @@ def test_dask_arrays_give_the_bits_of_memory(case, n_chunks, empty):
 @pytest.mark.parametrize(
     "name",
     [
+        "objective",
+        "objective, previewed",
         "chain",
         "chain, compressed, in batches",
         "chain of errors",
@@ -220,7 +222,7 @@ def test_rows_that_are_not_held_are_made_anew_with_the_same_bits(name, monkeypat
     model, make = CASES[name]
     X, y = make()
     whole = _fit(model, X, y)
-    cuts = _cuts(N, 7, True)
+    cuts = _cuts(X.shape[0], 7, True)
     opened = []
 
     def rows():
