@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 from uuid import uuid4
 
 import numpy as np
@@ -970,6 +970,7 @@ class Values:
     """Validated records in memory: what conjugate models read."""
 
     held: np.ndarray
+    share: ClassVar[int] = 1
 
     @property
     def size(self) -> int:
@@ -988,6 +989,7 @@ class ChunkedValues:
     chunks: Chunks
     read: Callable[[Any], np.ndarray]
     size: int
+    share: ClassVar[int] = 1
 
     def total(self, kernel: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Add up the sums of the chunks: one pass."""

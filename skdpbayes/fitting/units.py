@@ -14,12 +14,21 @@ nothing tells that it happened.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["MOST_RECORDS", "WHOLE", "Members", "share_out", "share_rows", "unit_codes"]
+__all__ = [
+    "MOST_RECORDS",
+    "WHOLE",
+    "Members",
+    "share_out",
+    "share_rows",
+    "sum_fractions",
+    "unit_codes",
+]
 
 MOST_RECORDS = 256
 """Records of one unit that are used."""
@@ -112,6 +121,20 @@ def share_rows(
     return used, (WHOLE // np.maximum(sizes, 1))[codes] / WHOLE
 
 
+def sum_fractions(weight: np.ndarray, kernel: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Add integers of rows by their weights, in units of 1 / `WHOLE`: exact.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (n_rows,)
+        Of :func:`share_out`.
+    kernel : callable
+        Returns the integers of the rows with the given numbers, added up.
+    """
+    whole = np.rint(weight * WHOLE).astype(np.int64)
+    return np.sum([w * kernel(np.flatnonzero(whole == w)) for w in np.unique(whole)], axis=0)
+
+
 @dataclass(frozen=True, eq=False)
 class Members:
     """The rows of every unit: whoever is sampled brings all of hers."""
@@ -126,6 +149,11 @@ class Members:
         """Group rows by their units."""
         sizes = np.bincount(codes, minlength=n_units)
         return cls(np.argsort(codes, kind="stable"), np.concatenate([[0], np.cumsum(sizes)]))
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return self.starts.shape[0] - 1
 
     def rows(self, units: np.ndarray) -> np.ndarray:
         """Return the row numbers of some units."""

@@ -63,6 +63,10 @@ PRIORS = {"cauchy": CoefficientPrior.cauchy, "normal": CoefficientPrior.normal}
 LARGEST_BATCH = 1 << 17
 # Intervals need privacy noise below this share of the curvature per direction.
 LARGEST_NOISE = 1.0 / 3.0
+# Clipping is undone in probabilities after this many relaxation times of the chain.
+LEAST_RELAXATIONS = 10.0
+# Share of the chain's own probability that stays.
+KEPT_SHARE = 1e-3
 POSTERIORS = ("auto", "noise_aware", "chain")
 
 
@@ -94,6 +98,9 @@ class LinearChain:
     def _default_clip(self, public: Public, budget: Budget, whitened: bool) -> float:
         raise NotImplementedError
 
+    def _default_steps(self, public: Public, budget: Budget) -> int:
+        return 100
+
     def _bound(self) -> Bound:
         check_scale("data_norm", self.data_norm)
         return Bound() if np.isinf(self.epsilon) else Bound(float(self.data_norm))
@@ -111,7 +118,6 @@ class LinearChain:
         public: Public,
         budget: Budget,
         *,
-        silent: str | None,
         setup: tuple[PrivacyEvent, ...] = (),
         start: tuple[np.ndarray, np.ndarray] | None = None,
         conditions: tuple[str, ...] = (),
@@ -129,7 +135,7 @@ class LinearChain:
             self.get_params(deep=False),
             public.n,
             rules.Defaults(
-                n_steps=100 if budget.private else 500,
+                n_steps=self._default_steps(public, budget) if budget.private else 500,
                 batch_size=public.n if public.chunked else min(public.n, LARGEST_BATCH),
                 clip_norm=clip,
                 tail=0.5 if budget.private else 0.9,
@@ -137,11 +143,7 @@ class LinearChain:
                 temperature=1.0,
             ),
         )
-        if public.chunked and public.unit == "person" and settings.batch_size < public.n:
-            raise ValueError(
-                f"batch_size={settings.batch_size}: the records of a person may be in several "
-                "chunks, so that with units every step reads all of them; leave batch_size out."
-            )
+        rules.check_batches_of_persons(public, settings)
         loss = self._loss(public)
         size = loss.n_outputs * (public.n_features + bool(self.fit_intercept))
         if 0.0 < moments_mu < math.inf:
@@ -155,7 +157,6 @@ class LinearChain:
             prior=self._prior(public),
             loss=loss,
             curvature=loss.curvature,
-            silent=silent,
             fit_intercept=bool(self.fit_intercept),
             longest=longest,
             moments_mu=moments_mu,
@@ -286,8 +287,6 @@ class LinearChainPlan:
     loss: models.Loss
     curvature: tuple[float, float]
     """Typical and largest curvature of a record's loss per unit of squared length."""
-    silent: str | None
-    """Why this loss has no intervals, or None."""
     fit_intercept: bool
     longest: float
     """No row is longer."""
@@ -387,18 +386,25 @@ class LinearChainPlan:
 
     def no_interval(self, coordinates: Coordinates) -> str | None:
         """Return why there are no intervals, by public and released numbers, or None."""
-        if self.silent is not None:
-            return self.silent
         if coordinates.curvature is not None:
-            return None
+            if self.loss.n_outputs == 1:
+                return None
+            return (
+                "without privacy it is known for two classes only; there the draws of "
+                "sample_posterior are the posterior's own, take their quantiles"
+            )
         if coordinates.moments is None:
             return (
                 "this fit released no moments of the rows (preconditioner=None, a given matrix, or "
                 "too few records for them), without which the curvature is unknown"
             )
-        d = coordinates.center.shape[0]
-        if d > MOST_COLUMNS_OF_INTERVALS:
-            return f"{d} columns are too many; at most {MOST_COLUMNS_OF_INTERVALS} have intervals"
+        d, contrasts = coordinates.center.shape[0], max(1, self.loss.n_outputs - 1)
+        if d * contrasts > MOST_COLUMNS_OF_INTERVALS:
+            of_classes = f" for {contrasts + 1} classes" if contrasts > 1 else ""
+            return (
+                f"{d} columns are too many{of_classes}; at most "
+                f"{MOST_COLUMNS_OF_INTERVALS // contrasts} have intervals"
+            )
         chain, mean = self.chain, self.curvature[0]
         noise = chain.gradient_noise / math.sqrt(chain.n_steps)
         curvature = mean * chain.n_samples / coordinates.dimension
@@ -455,6 +461,30 @@ class LinearChainPlan:
 
 
 @dataclass(frozen=True, eq=False)
+class ClippedLink:
+    r"""Probabilities of two classes for which a chain with clipped gradients is at rest.
+
+    Records of the label *y* push by :math:`\min(1, k / |p - y|)\,(p - y)`, :math:`k = L / |z|`: a
+    chain that rests at *p* balances the labels of a row *z* if the odds of the label 1 are
+
+    .. math:: \frac{p \max(1, (1 - p) / k)}{(1 - p) \max(1, p / k)}
+
+    and not :math:`p / (1 - p)`. For short *k* all of a range of *p* means 1/2; a thousandth of *p*
+    itself keeps the order of the rows and their labels.
+    """
+
+    coordinates: Coordinates
+    clip_norm: float
+
+    def __call__(self, rows: Any, probability: np.ndarray) -> np.ndarray:
+        """Turn probabilities (n, 2) of the chain into those of the labels."""
+        push = self.coordinates.lengths(rows, None)[:, None] / self.clip_norm
+        odds = probability * np.maximum(1.0, (1.0 - probability) * push)
+        odds /= odds.sum(axis=1, keepdims=True)
+        return np.asarray((1.0 - KEPT_SHARE) * odds + KEPT_SHARE * probability)
+
+
+@dataclass(frozen=True, eq=False)
 class LinearRun:
     """A chain that has run: all of it released."""
 
@@ -467,6 +497,21 @@ class LinearRun:
     def mean(self) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients and intercepts, averaged over the tail."""
         return self.coordinates.coefficients(self.result.mean)
+
+    def link(self) -> ClippedLink | None:
+        """What undoes the clipping in probabilities, where the chain came to rest.
+
+        Langevin dynamics takes one over its step and the curvature to get there; both are known
+        from the plan and the released moments.
+        """
+        chain, coordinates = self.plan.chain, self.coordinates
+        if coordinates.moments is None or self.plan.settings.sampler != "sgld":
+            return None
+        if self.plan.loss.n_outputs > 1:
+            return None
+        stiffness = self.plan.curvature[0] * chain.n_samples / coordinates.dimension
+        at_rest = self.step_size * stiffness * chain.n_steps >= LEAST_RELAXATIONS
+        return ClippedLink(coordinates, chain.clip_norm) if at_rest else None
 
     def posterior(self, bound: Bound, answers: Answers) -> ChainPosterior:
         """Return what a fit leaves behind; ``answers`` is how records answer at given states."""
@@ -533,6 +578,8 @@ class ChainPosterior:
     step_size: float
     inference: ScoreEquation | NormalMixture | str
     """What intervals are made of, or the reason why there are none."""
+    link: ClippedLink | None = None
+    """What undoes the clipping in probabilities."""
 
     @property
     def numbers_per_row(self) -> int:
@@ -577,15 +624,17 @@ class ChainPosterior:
         return self._split(self.normal.draws(size, generator))
 
     def _split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
-        return split_coefficients(flat[..., None, :], self.coef.shape[1], 1.0)
+        n_outputs, d = self.coef.shape
+        return split_coefficients(flat.reshape(*flat.shape[:-1], n_outputs, d + 1), d, 1.0)
 
     def decision(self, X: Any) -> np.ndarray:
         """Logits or logarithms of the probabilities averaged over the states."""
         return self.states.decision(X)
 
     def probabilities(self, X: Any) -> np.ndarray:
-        """Probabilities averaged over the states."""
-        return self.states.probabilities(X)
+        """Probabilities averaged over the states, clipping undone."""
+        probability = self.states.probabilities(X)
+        return probability if self.link is None else self.link(self.states.bound(X), probability)
 
     def draws(self, n_samples: int | None, random_state: Any) -> dict[str, np.ndarray]:
         """Return states of the chain, evenly spaced or chosen at random."""

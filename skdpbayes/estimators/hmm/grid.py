@@ -11,6 +11,7 @@ import numpy as np
 from skdpbayes import models
 from skdpbayes._validation import check_codes, check_integer
 from skdpbayes.fitting.records import Block
+from skdpbayes.fitting.units import sum_fractions
 
 __all__ = [
     "Grid",
@@ -83,9 +84,17 @@ class Layout:
 
 
 def count_block(block: Block, layout: Layout) -> np.ndarray:
-    """Count the values of all fields in every step, over one block of events."""
-    codes = block.X.astype(np.int64, copy=False)  # chunks are read anew, in their own type
-    return models.count_events(codes, block.target, layout.grid.n_steps, layout.categories)
+    """Count the values of all fields in every step, over one block of events.
+
+    Weighted events are counted in units of 1 / WHOLE.
+    """
+    how = (layout.grid.n_steps, layout.categories)
+    X = block.X.astype(np.int64, copy=False)  # chunks are read anew, in their own type
+    steps = block.target
+    if block.weight is None:
+        return models.count_events(X, steps, *how)
+    assert steps is not None
+    return sum_fractions(block.weight, lambda rows: models.count_events(X[rows], steps[rows], *how))
 
 
 class Seen(NamedTuple):

@@ -13,6 +13,7 @@ from skdpbayes import models, randomness
 from skdpbayes.estimators.chain.potential import ROUNDOFF
 from skdpbayes.fitting.chunks import Prepared
 from skdpbayes.fitting.records import Records
+from skdpbayes.fitting.units import MOST_RECORDS, Members
 
 __all__ = ["HeldInputs", "NetworkPotential", "held_inputs", "network_inputs", "network_step"]
 
@@ -51,19 +52,20 @@ def network_step(
 
 
 class HeldInputs(NamedTuple):
-    """Inputs of a network in single precision, codes of their labels and squared lengths."""
+    """Inputs of a network in single precision, codes of their labels, squared lengths, weights."""
 
     X: np.ndarray
     codes: np.ndarray
     lengths: np.ndarray
+    weight: np.ndarray | None = None
 
 
 def held_inputs(rows: Records, data_norm: float) -> HeldInputs:
     """Make the rows of a table, or of a chunk, ready for clipped sums."""
-    X, codes, _ = rows.block()
+    X, codes, weight = rows.block()
     assert codes is not None
     inputs = np.ascontiguousarray(network_inputs(X, data_norm), dtype=np.float32)
-    return HeldInputs(inputs, codes, models.squared_row_lengths(inputs))
+    return HeldInputs(inputs, codes, models.squared_row_lengths(inputs), weight)
 
 
 def _clipped_sum(
@@ -75,9 +77,9 @@ def _clipped_sum(
     unit: float,
     rows: np.ndarray | None = None,
 ) -> np.ndarray:
-    X, codes, lengths = held
+    X, codes, lengths, weight = held
     return models.clipped_network_gradient(
-        position, sizes, X, codes, clip_norm, activation, rows, lengths, unit
+        position, sizes, X, codes, clip_norm, activation, rows, lengths, unit, weight
     )
 
 
@@ -93,16 +95,24 @@ class NetworkPotential:
     activation: str
     prior_scale: float
     clip_norm: float
+    n_units: int
+    """Number of persons, or of records where each row is a unit."""
+    weight: np.ndarray | None = None
+    """Weights of the rows, those of a person at most 1 together; None where each row is a unit."""
+    members: Members | None = None
+    """Rows of the persons that batches are made of; None where each row is a unit."""
+    persons: bool = False
+    """Whether a unit may have several rows."""
 
     def __post_init__(self) -> None:
         self.shape: tuple[int, ...] = (models.network_size(self.sizes),)
         # no entry of a clipped gradient is larger than its norm
-        n_rows = self.X.records.n_rows if isinstance(self.X, Prepared) else self.X.shape[0]
         finite = math.isfinite(self.clip_norm)
-        self.unit = models.sum_unit(n_rows, self.clip_norm) if finite else 0.0
+        self.unit = models.sum_unit(self.n_units, self.clip_norm) if finite else 0.0
         if not isinstance(self.X, Prepared):
             assert self.codes is not None
-            self.held = HeldInputs(self.X, self.codes, models.squared_row_lengths(self.X))
+            lengths = models.squared_row_lengths(self.X)
+            self.held = HeldInputs(self.X, self.codes, lengths, self.weight)
 
     def start(self, generator: np.random.Generator) -> np.ndarray:
         """Random weights of the hidden layers, scaled to their inputs; zero for the last layer."""
@@ -117,6 +127,8 @@ class NetworkPotential:
         self, position: np.ndarray, rows: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Sum of clipped gradients, and gradient of |theta|^2 / (2 prior_scale^2)."""
+        if rows is not None and self.members is not None:
+            rows = self.members.rows(rows)
         how = (position, self.sizes, self.clip_norm, self.activation, self.unit)
         if isinstance(self.X, Prepared):
             total = self.X.total(_clipped_sum, *how, rows=rows)
@@ -129,8 +141,10 @@ class NetworkPotential:
         """Bound on what rounding adds to the distance of two sums of at most ``n_rows`` records.
 
         Sums are exact; every entry of a record's contribution is rounded by at most half a unit,
-        and the sum once more when the chain divides it by its grid.
+        and the sum once more when the chain divides it by its grid. A person has that many records
+        at most, weighted to one.
         """
         if self.unit == 0.0:  # no clipping, no privacy
             return 0.0
-        return self.unit * math.sqrt(self.shape[0]) + 4.0 * ROUNDOFF * n_rows * self.clip_norm
+        unit = self.unit * (MOST_RECORDS if self.persons else 1)
+        return unit * math.sqrt(self.shape[0]) + 4.0 * ROUNDOFF * n_rows * self.clip_norm
