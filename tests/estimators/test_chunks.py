@@ -272,6 +272,7 @@ PERSONS = [
     "chain",
     "chain of errors",
     "chain of counts",
+    "network",
     "one draw",
 ]
 
@@ -285,6 +286,10 @@ def test_persons_may_be_spread_over_chunks(name):
         model = ObjPertLogisticRegression(random_state=0)
         X, y = _numbers(45_000, 2)
         ids = np.random.default_rng(4).integers(0, 26_000, 45_000)
+    if name == "network":
+        model = DPSGLDNetworkClassifier(
+            2.0, n_steps=5, n_kept=2, batch_size=len(np.unique(ids)), random_state=0
+        )
     whole = _fit(model, X, y, ids)
     assert whole.privacy_.unit == "person"
     for n_chunks, empty in ((1, False), (2, False), (7, True)):
@@ -398,6 +403,18 @@ def test_event_logs_in_chunks_give_the_bits_of_memory(given, mechanism):
             da.from_array(X, chunks=(sizes, -1)), **parts
         )
         _same_hmm(fitted, whole)
+
+
+def test_persons_of_event_logs_may_be_spread_over_chunks():
+    X, times, sequences = _log()
+    ids = np.random.default_rng(0).integers(0, 300, len(X))
+    model = _hmm(categories=(4, 2), n_times=6, sequence_labels=range(4))
+    whole = pickle.loads(pickle.dumps(model)).fit(X, times=times, sequences=sequences, units=ids)
+    cuts = _cuts(len(X), 7, True)
+    table = [RowBlocks([v[a:b] for a, b in cuts]) for v in (X, times, sequences, ids)]
+    names = ("times", "sequences", "units")
+    _same_hmm(model.fit(table[0], **dict(zip(names, table[1:], strict=True))), whole)
+    assert model.privacy_.unit == "person"
 
 
 def _same_hmm(fitted, whole):
