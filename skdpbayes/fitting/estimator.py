@@ -63,10 +63,9 @@ NO_UNITS = (
     "data), or fit without units and charge ledger.for_records(most_per_person=...)."
 )
 IN_MEMORY = (
-    "{name} takes tables in memory only. Tables in chunks (Dask, RowBlocks) are taken by "
-    "LaplaceNaiveBayes, ObjPertLogisticRegression, PrivateBayesianRidge, PrivateBoundsScaler and "
-    "the models of skdpbayes.conjugate; for this one, load rows that fit into memory, chosen "
-    "without looking at them."
+    "{name} takes tables in memory only. Tables in chunks (Dask, RowBlocks) are taken by all other "
+    "estimators, PrivateBoundsScaler and the models of skdpbayes.conjugate; for this one, load "
+    "rows that fit into memory, chosen without looking at them."
 )
 WEIGHTS = (
     "the noise is made for records that weigh 1, and one of weight w could do w times as much. Fit "
@@ -180,8 +179,6 @@ class PrivateEstimator(BaseEstimator):
             raise TypeError(IN_MEMORY.format(name=type(self).__name__))
         if units is not None:
             self._check_takes_units(type(units).__name__)
-            if chunked:
-                raise TypeError("units are taken with tables in memory only; load the chunks.")
         rows = self._read(*table)  # 1 validate, 2 bound: all that can be wrong is found here
         if units is not None:
             rows = rows.of_units(units)
