@@ -9,8 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import FitFailedWarning
+from sklearn.kernel_approximation import RBFSampler
 from sklearn.metrics import brier_score_loss
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
@@ -226,6 +228,25 @@ def test_a_released_search_does_not_contain_its_seeds():
     for held in (found, copy):
         assert held.best_estimator_[-1].random_state is None
     np.testing.assert_array_equal(copy.predict(X), found.predict(X))
+
+
+@pytest.mark.parametrize("source", [982_451_653, np.random.default_rng(5)], ids=["int", "rng"])
+def test_a_seed_given_to_search_and_estimator_is_in_neither(source):
+    X, y = linear_data()
+    head = RBFSampler(n_components=3, random_state=source)
+    model = make_pipeline(BoundsScaler((-1.0, 1.0)), head, LaplaceNaiveBayes(random_state=source))
+    grid = {"laplacenaivebayes__alpha": [0.1, 1.0]}
+    found = PrivateGridSearchCV(model, grid, delta=0.0, random_state=source).fit(X, y)
+    stored, shown = pickle.dumps(found), repr(found) + found._repr_html_()
+    shown += "".join(found._repr_mimebundle_().values())
+    if isinstance(source, int):
+        assert source.to_bytes(4, "little") not in stored
+        assert str(source) not in shown
+        assert clone(found).estimator[-1].random_state == source
+    assert b"PCG64" not in stored
+    assert "PCG64" not in shown
+    assert found.best_estimator_[1].random_state is None
+    assert pickle.loads(stored).estimator[-1].random_state is None
 
 
 def test_folds_and_ranks_are_refused_with_a_reason():

@@ -344,6 +344,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         return str(BaseEstimator.__repr__(_shown(self), N_CHAR_MAX))
 
+    def _repr_html_inner(self) -> str:
+        return str(BaseEstimator._repr_html_inner(_shown(self)))
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        return BaseEstimator._repr_mimebundle_(_shown(self), **kwargs)
+
     def _get_params_html(self, *args: Any, **kwargs: Any) -> Any:
         """Parameters in scikit-learn's diagram; called by releases that have such a table."""
         return BaseEstimator._get_params_html(_shown(self), *args, **kwargs)

@@ -33,6 +33,7 @@ __all__ = [
     "set_guarantee",
     "shares_of",
     "split",
+    "without_seeds",
 ]
 
 _REFUSED = {
@@ -163,8 +164,16 @@ def run_head(
     head = Pipeline(steps)
     seeds = [name for name in head.get_params(deep=True) if name.endswith("__random_state")]
     head.set_params(**dict.fromkeys(seeds, seed))
-    X = head.fit_transform(table.X, table.y)
-    return head.steps, table._replace(X=X, X_held_out=head.transform(table.X_held_out))
+    X, X_held_out = head.fit_transform(table.X, table.y), head.transform(table.X_held_out)
+    head.set_params(**dict.fromkeys(seeds))  # a seed that may be guessed could be checked by it
+    return head.steps, table._replace(X=X, X_held_out=X_held_out)
+
+
+def without_seeds(estimator: Any) -> Any:
+    """Return an unfitted copy of an estimator without any ``random_state``."""
+    bare = clone(estimator)
+    names = [name for name in bare.get_params() if name.split("__")[-1] == "random_state"]
+    return bare.set_params(**dict.fromkeys(names))
 
 
 def publics_of(tail: Any, table: Table) -> tuple[Public, ...]:

@@ -27,6 +27,7 @@ from skdpbayes._validation import (
     check_is_fitted,
     check_real,
     encode_labels,
+    is_fitted,
     probe,
     take_rows,
     validate_data,
@@ -56,6 +57,7 @@ from skdpbayes.model_selection.pipelines import (
     set_guarantee,
     shares_of,
     split,
+    without_seeds,
 )
 from skdpbayes.model_selection.plan import STRATEGIES, SearchPlan, plan_search
 from skdpbayes.model_selection.runs import (
@@ -260,6 +262,13 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         if not randomness.is_seeded(self.random_state):
             return [None] * size
         return [int(generator.integers(2**31 - 1)) for _ in range(size)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A fitted search is stored without seeds, also of the estimator, which may be its own."""
+        state = super().__getstate__()
+        if is_fitted(self):
+            state["estimator"] = without_seeds(self.estimator)
+        return state
 
     def _build(self, public: Public, index: int, **values: Any) -> Any:
         """Return the unfitted model of a candidate.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import json
 import math
@@ -187,7 +188,8 @@ def _parameters(steps: Sequence[tuple[str, Any]]) -> list[tuple[str, ...]]:
     for name, step in steps:
         if step is None or isinstance(step, str):
             continue
-        for parameter, value in sorted(step.get_params(deep=False).items()):
+        # a copy of a fitted step has no seeds, neither its own nor those of what it holds
+        for parameter, value in sorted(copy.copy(step).get_params(deep=False).items()):
             if parameter not in ("random_state", "ledger"):
                 rows.append((f"{name}: {parameter}", _short(value)))
     return rows

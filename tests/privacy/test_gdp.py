@@ -7,7 +7,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skdpbayes.privacy import gdp_delta, gdp_epsilon, gdp_log_delta, gdp_mu
@@ -67,6 +67,7 @@ def test_delta_reference_value() -> None:
     assert gdp_delta(1.0, 0.5) == pytest.approx(0.0068295950, abs=6e-11)
 
 
+@example(math.exp(3.59765625), math.exp(-690.5))
 @settings(deadline=None, max_examples=150)
 @given(
     st.floats(math.log(1e-4), math.log(50.0)).map(math.exp),

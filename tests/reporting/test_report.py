@@ -24,6 +24,7 @@ from skdpbayes import (
     summary,
 )
 from skdpbayes.__main__ import main
+from skdpbayes.model_selection import PrivateGridSearchCV
 from skdpbayes.privacy import GaussianDP, PrivacyGuarantee
 from skdpbayes.reporting.report import _posterior, _power
 
@@ -89,6 +90,15 @@ def test_page_says_what_matters_and_no_secret(fitted):
         assert "information_" in text
         assert "731945" not in text.replace("_", "").replace(",", "")
     assert text == report(fitted, format=kind, date=DAY)
+
+
+def test_the_page_of_a_search_has_no_seed_of_its_estimator(records):
+    X, y = records
+    model = LaplaceNaiveBayes(distribution="gaussian", bounds=[(20, 80), (0, 1000)])
+    model.set_params(random_state=731_945)
+    grid = {"alpha": [0.1, 1.0]}
+    found = PrivateGridSearchCV(model, grid, delta=0.0, random_state=731_945).fit(X, y)
+    assert "731945" not in report(found)
 
 
 def test_json_page_is_data(fitted):

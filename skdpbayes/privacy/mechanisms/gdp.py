@@ -209,7 +209,9 @@ def gdp_mu(epsilon: float, delta: float) -> float:
         return 0.0
     if delta == 1.0 or math.isinf(epsilon):
         return math.inf
-    target = math.log(delta) - _CALIBRATION_ROUNDING
+    # far out log(delta) changes by 10^3 times as much as epsilon, and rounding with it
+    target = math.log(delta)
+    target -= _CALIBRATION_ROUNDING * max(1.0, -target / 64.0)
 
     def excess(log_mu: float) -> float:
         return gdp_log_delta(epsilon, math.exp(log_mu)) - target
