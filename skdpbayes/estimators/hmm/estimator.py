@@ -334,6 +334,10 @@ class PrivateHMM(PrivateEstimator):
         _, grid, _ = place_on(n_samples, None, None, None)
         return self._planned(Public(n_samples, n_features, detail=Layout(sizes, grid)))
 
+    def _expected(self, public: Public, plan: Any) -> dict[str, float]:
+        counts = isinstance(plan, CountsPlan)
+        return {"count_error": plan.noise.deviation / public.n} if counts else {}
+
     def _read(self, X: Any, times: Any, sequences: Any, lengths: Any) -> Records:
         reader = probe(self)
         codes = check_codes("X", validate_data(reader, X, dtype="numeric"), ENCODE)

@@ -255,7 +255,7 @@ class DPSGLDTorchClassifier(PrivateClassifier):
     def _touch(
         self, rows: Records, plan: ModulePlan, generator: np.random.Generator
     ) -> ModulePosterior:
-        X, codes, _ = rows.block()
+        X, codes, _ = rows.held()
         assert codes is not None
         chain, settings = plan.chain, plan.settings
         noise = chain.gradient_noise
