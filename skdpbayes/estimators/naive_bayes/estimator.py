@@ -306,7 +306,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         return self
 
     def _expected(self, public: Public, plan: Any) -> dict[str, float]:
-        counts = isinstance(plan, CountsPlan)
+        counts = isinstance(plan, CountsPlan) and public.unit == "record"
         return {"count_error": plan.noise.deviation / public.n} if counts else {}
 
     def _read(self, X: Any, y: Any) -> Any:
@@ -465,7 +465,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         layout, n, n_classes = plan.layout, rows.public.n, rows.public.n_classes
         law = plan.noise.law if isinstance(plan, CountsPlan) else "none"
         exact = rows.total(count_block, layout, n_classes, law)
-        if rows.weight is not None:
+        if rows.public.unit == "person":
             exact = exact / WHOLE
         if isinstance(plan, DrawPlan):
             drawn = draw_probabilities(layout, exact, n, plan, generator)
