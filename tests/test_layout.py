@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
+import pkgutil
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numba
@@ -142,3 +146,57 @@ def test_tests_compile_into_a_folder_that_no_other_sources_use(tmp_path):
     changed = next((tmp_path / "samplers").glob("*.py"))
     changed.write_text(changed.read_text(encoding="utf-8") + "#", encoding="utf-8")
     assert conftest.digest_of_sources(tmp_path) != conftest.digest_of_sources(PACKAGE)
+
+
+def _own_bases(kind: type) -> list[type]:
+    return [base for base in kind.__bases__ if base.__module__.split(".")[0] == "skdpbayes"]
+
+
+def _depth(kind: type) -> int:
+    return 1 + max(map(_depth, _own_bases(kind)), default=0)
+
+
+def _one_child(classes: set[type]) -> set[str]:
+    children = Counter(base for kind in classes for base in _own_bases(kind))
+    return {base.__name__ for base, n in children.items() if n == 1}
+
+
+def test_classes_are_shallow_and_no_base_has_a_single_subclass():
+    classes = set()
+    for found in pkgutil.walk_packages(skdpbayes.__path__, "skdpbayes."):
+        if found.name == "skdpbayes.__main__":
+            continue
+        try:
+            module = importlib.import_module(found.name)
+        except ModuleNotFoundError as error:
+            if error.name.split(".")[0] not in ("torch", "dask", "psycopg"):  # of extras
+                raise
+            continue
+        classes |= {value for value in vars(module).values() if inspect.isclass(value)}
+    classes = {kind for kind in classes if kind.__module__.split(".")[0] == "skdpbayes"}
+    assert len(classes) > 100
+    assert max(map(_depth, classes)) <= 4
+    # to overdraw a ledger is one of the ways in which it refuses: users catch either
+    assert _one_child(classes) == {"LedgerError"}
+
+
+def test_an_only_child_is_noticed():
+    base = type("Base", (), {"__module__": "skdpbayes.somewhere"})
+    one, two = (type(name, (base,), {"__module__": "skdpbayes.there"}) for name in ("One", "Two"))
+    assert _one_child({base, one}) == {"Base"}
+    assert _one_child({base, one, two}) == set()
+    assert _depth(one) == 2
+
+
+def test_nobody_asks_which_loss_it_is():
+    """A loss is made where a model is chosen; elsewhere its facts are read."""
+    for path in _files():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            asked = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance"
+            if asked or isinstance(node, (ast.Compare, ast.MatchClass)):
+                named = {
+                    getattr(part, "attr", getattr(part, "id", ""))
+                    for part in ast.walk(node)
+                    if isinstance(part, (ast.Attribute, ast.Name))
+                }
+                assert not any(name.endswith("Loss") for name in named), f"{path}:{node.lineno}"

@@ -96,8 +96,8 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         return self._planned(Public(n_samples, n_features, labels, unit=check_unit(unit)))
 
     def _read(self, X: Any, y: Any) -> Records:
-        checks = self._table_checks | {"dtype": np.float64}
-        return read_table(self, X, y, bound=self._bound(), classes=self.classes, **checks)
+        bound = self._bound()
+        return read_table(self, X, y, bound=bound, classes=self.classes, **self._table_checks)
 
     def _bound(self) -> Bound:
         """How rows are bounded; without privacy they are not."""

@@ -144,7 +144,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         check_real("epsilon", self.epsilon, low=0.0, closed="high", remedy=NOT_PRIVATE)
         scale, bound = self._target_scale(), self._bound()
         clip = bool(np.isfinite(self.epsilon))
-        checks = self._table_checks | {"dtype": np.float64, "y_numeric": True}
+        checks = self._table_checks | {"y_numeric": True}
         if is_chunked(X) or is_chunked(y):
             numbers = self._numbers(partial(scale, clip=clip))
             return read_chunks(self, X, y, bound=bound, target=numbers, **checks)

@@ -103,19 +103,30 @@ class FitPlan:
         Public numbers of the fit under the names of the fitted attributes.
     plan : object
         The estimator's own plan.
+    expected : dict
+        How large an error the noise makes, where a formula is known; raise ``n_samples`` or
+        ``epsilon`` until it is small enough. ``excess_loss``: by how much the penalized loss per
+        record exceeds the least possible one, at most, in expectation over the noise.
+        ``count_error``: standard deviation of the noise on a released count, divided by
+        ``n_samples``.
     """
 
     estimator: str
     privacy: PrivacyGuarantee
     numbers: dict[str, Any]
     plan: Any
+    expected: dict[str, float]
 
     def _rows(self) -> list[tuple[str, str]]:
         shown = [
             (name.rstrip("_"), f"{value:.6g}" if isinstance(value, float) else str(value))
             for name, value in self.numbers.items()
         ]
-        return [("claim", str(self.privacy)), *shown]
+        errors = [
+            (f"expected {name.replace('_', ' ')}", f"{value:.3g}")
+            for name, value in self.expected.items()
+        ]
+        return [("claim", str(self.privacy)), *shown, *errors]
 
     def __str__(self) -> str:
         lines = [f"{self.estimator} would release:"]
@@ -264,7 +275,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
             budget = self._budget(public)
             plan = self._plan(public, budget)
             claim = budget.claim(plan)
-        return FitPlan(type(self).__name__, claim, plan.numbers(), plan)
+        expected = self._expected(public, plan)
+        return FitPlan(type(self).__name__, claim, plan.numbers(), plan, expected)
+
+    def _expected(self, public: Public, plan: Any) -> dict[str, float]:
+        """Errors that public numbers foretell; see `FitPlan`. None where no formula is known."""
+        return {}
 
     @available_if(offers("sample_posterior"))
     def sample_posterior(

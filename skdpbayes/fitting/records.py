@@ -18,7 +18,7 @@ from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.units import Members, share_out, unit_codes
 from skdpbayes.privacy.guarantee import Unit
 
-__all__ = ["Block", "Public", "Records", "read_table"]
+__all__ = ["Block", "Public", "Records", "in_double", "read_table"]
 
 # A block of rows of this many bytes is large enough for BLAS and small enough for any memory.
 BLOCK_BYTES = 1 << 23
@@ -118,8 +118,8 @@ class Records:
         return None if self.owner is None else Members.of(self.owner, self.public.n)
 
     def block(self, rows: Any = slice(None)) -> Block:
-        """Return the bounded rows of a slice or an array of row numbers."""
-        X = self.bound(self.X[rows])
+        """Return the bounded rows of a slice or an array of row numbers, in double precision."""
+        X = self.bound(in_double(self.X[rows]))
         target, weight = (
             None if part is None else part[rows] for part in (self.target, self.weight)
         )
@@ -127,14 +127,20 @@ class Records:
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows in blocks of bounded memory."""
+        return map(self.block, self._cuts())
+
+    def _cuts(self) -> Iterator[slice]:
         n_rows = self.X.shape[0]
         width = self.X.shape[1] if not sparse.issparse(self.X) else -(-self.X.nnz // max(n_rows, 1))
         size = max(1, BLOCK_BYTES // (8 * max(1, width)))
-        for start in range(0, n_rows, size):
-            yield self.block(slice(start, start + size))
+        return (slice(start, start + size) for start in range(0, n_rows, size))
 
     def held(self) -> Block:
-        """Return all rows for many passes, bounded once."""
+        """Return all rows for many passes, bounded once; rows that need no bound are not copied."""
+        if self.X.dtype == np.float32 and all(
+            self.bound(rows) is rows for rows in (in_double(self.X[cut]) for cut in self._cuts())
+        ):
+            return Block(self.X, self.target, self.weight)
         return self.block()
 
     def survey(self, look: Callable[[Any], Any]) -> list[Any]:
@@ -153,6 +159,11 @@ class Records:
         for part in parts:
             total = total + part
         return total
+
+
+def in_double(X: Any) -> Any:
+    """Return single precision as double: a block's bound and sums are then those of double."""
+    return X.astype(np.float64) if X.dtype == np.float32 else X
 
 
 def read_table(

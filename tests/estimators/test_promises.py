@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import pickle
 import traceback
+import tracemalloc
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import minimize
 from sklearn.base import clone, is_classifier
+from threadpoolctl import threadpool_limits
 
 from skdpbayes import PrivacyLedger, PrivateBoundsScaler
 from skdpbayes.exceptions import BudgetExceededError, CalibrationError
+from skdpbayes.fitting import records
 from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.estimator import SPENT
 from skdpbayes.privacy import PureDP
@@ -24,6 +28,7 @@ from tests.contract import (
     CASES,
     OF_THE_RUN,
     PREDICTIONS,
+    fitted_state,
     listed_choices,
     observed,
     same,
@@ -421,3 +426,130 @@ def test_private_bounds_keep_the_promises(tmp_path, monkeypatch):
     assert SPENT in raised.value.__notes__
     assert all(vars(scaler)[name] is value for name, value in state.items())
     assert same(scaler.transform(X), before)
+
+
+# Sums are exact: neither blocks, nor the order of rows, nor threads change a bit of a fit.
+
+
+SAMPLED = {"DPSGLDNetworkClassifier"}  # batches are drawn by position: another order, another batch
+
+
+@each_case
+def test_blocks_order_and_threads_do_not_change_a_bit(case, monkeypatch):
+    X, y = case.data()
+
+    def seen(rows, target):
+        return observed(case.build(**case.quick, random_state=3).fit(rows, target), X)
+
+    expected = seen(X, y)
+    for n_blocks in (2, 7):
+        size = 8 * X.shape[1] * -(-len(X) // n_blocks)
+        monkeypatch.setattr(records, "BLOCK_BYTES", size)
+        assert len(list(records.Records(None, X).blocks())) == n_blocks
+        assert same_state(seen(X, y), expected), n_blocks
+    with threadpool_limits(2):
+        assert same_state(seen(X, y), expected)
+    if case.name not in SAMPLED and not case.codes:  # rows of codes are steps of a sequence
+        order = np.random.default_rng(0).permutation(len(X))
+        assert same_state(seen(X[order], y[order]), expected)
+
+
+@each_case
+def test_single_precision_is_fitted_as_the_same_numbers_in_double(case):
+    if case.codes:
+        pytest.skip("codes are integers")
+    X, y = case.data()
+    for rows in (X.astype(np.float32), (4.0 * X).astype(np.float32)):  # short and long ones
+        single, double = (
+            fitted_state(case.build(**case.quick, random_state=3).fit(table, y))
+            for table in (rows, rows.astype(np.float64))
+        )
+        assert same_state(single, double)
+
+
+HELD = {  # copies that a fit holds, in tables of 32 bits
+    "ObjPertLogisticRegression": 0.7,
+    "LaplaceNaiveBayes": 0.7,
+    "PrivateBayesianRidge": 0.7,
+    # rows cut to the grid of the sums, for hundreds of passes
+    "DPSGLDClassifier": 1.8,
+    "DPSGLDRegressor": 1.8,
+    "OPSLinearSVC": 1.8,
+    "OPSLogisticRegression": 1.8,
+}
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.name in HELD], ids=lambda case: case.name
+)
+def test_mapped_tables_of_single_precision_are_not_copied_whole(case, tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "BLOCK_BYTES", 1 << 20)
+    n, d = 60_000, 100
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "X.npy", (rng.uniform(-1, 1, (n, d)) / d).astype(np.float32))
+    X = np.load(tmp_path / "X.npy", mmap_mode="r")
+    y = np.asarray(X[:, 0] > 0) if is_classifier(case.make()) else np.asarray(X[:, 0], float)
+    model = case.build(**case.quick, random_state=0).fit(X[:500], y[:500])
+    tracemalloc.start()
+    model.fit(X, y)
+    fit_peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert fit_peak < HELD[case.name] * X.nbytes
+
+
+# A plan foretells the error of the noise.
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "least"),
+    [
+        ("ObjPertLogisticRegression", {}, 0.02),
+        ("ObjPertLogisticRegression", {"delta": 0.0}, 0.02),
+        ("ObjPertLogisticRegression", {"mechanism": "output", "C": 0.1}, 0.02),
+        ("OPSLogisticRegression", {"coef_norm": 3.0, "C": 1.0}, 0.2),
+        ("OPSLogisticRegression", {"coef_norm": 3.0, "delta": 0.0}, 0.2),
+    ],
+)
+def test_the_excess_loss_of_a_plan_bounds_that_of_fits(name, params, least):
+    case = next(case for case in CASES if case.name == name)
+    X, y = case.data()
+    rows = np.column_stack([X, np.ones(len(X))]) * np.where(y == "yes", 1.0, -1.0)[:, None]
+    plan = case.build(**params).plan(*X.shape)
+    C = plan.numbers["C_"]
+
+    def loss(theta):
+        return np.logaddexp(0.0, -rows @ theta).sum() + theta @ theta / (2.0 * C)
+
+    best = minimize(loss, np.zeros(4), method="BFGS").fun
+    if "coef_norm" in params:  # the least one of the ball
+        ball = {"type": "ineq", "fun": lambda theta: 9.0 - theta @ theta}
+        best = minimize(loss, np.zeros(4), method="SLSQP", constraints=ball).fun
+    excess = []
+    for seed in range(60):
+        fitted = case.build(**params, random_state=seed).fit(X, y)
+        excess.append((loss(np.append(fitted.coef_, fitted.intercept_)) - best) / len(X))
+    bound = plan.expected["excess_loss"]
+    assert least * bound < np.mean(excess) <= bound + 2.0 * np.std(excess) / np.sqrt(60)
+    assert "excess loss" in str(plan)
+    assert "excess loss" in plan._repr_html_()
+    if "mechanism" not in params:  # at a fixed C the noise on the minimizer stays
+        assert case.build(**params).plan(100 * len(X), 3).expected["excess_loss"] < 0.3 * bound
+    more = {"epsilon": 10.0}
+    assert case.build(**params, **more).plan(*X.shape).expected["excess_loss"] < 0.8 * bound
+
+
+def test_the_count_error_of_a_plan_is_that_of_fits():
+    for name, exact_name, sizes in (
+        ("LaplaceNaiveBayes", "statistics_", (400, 3)),
+        ("PrivateHMM", "released_counts_", (120, 2)),
+    ):
+        case = next(case for case in CASES if case.name == name)
+        X, y = case.data()
+        exact = getattr(case.build(epsilon=np.inf, random_state=0).fit(X, y), exact_name)
+        errors = [
+            getattr(case.build(**case.quick, random_state=seed).fit(X, y), exact_name) - exact
+            for seed in range(40)
+        ]
+        known = {"categories": [3, 2]} if name == "PrivateHMM" else {}
+        foretold = case.build().plan(*sizes, **known).expected["count_error"]
+        assert 0.85 < np.std(errors) / len(X) / foretold < 1.15

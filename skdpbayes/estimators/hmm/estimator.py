@@ -369,6 +369,10 @@ class PrivateHMM(PrivateEstimator):
         _, grid, _ = place_on(n_samples, None, None, None)
         return self._planned(Public(n_samples, n_features, detail=Layout(sizes, grid), unit=unit))
 
+    def _expected(self, public: Public, plan: Any) -> dict[str, float]:
+        counts = isinstance(plan, CountsPlan) and public.unit == "record"
+        return {"count_error": plan.noise.deviation / public.n} if counts else {}
+
     def _read(self, X: Any, times: Any, sequences: Any, lengths: Any) -> Any:
         if any(map(is_chunked, (X, times, sequences))):
             return self._read_chunks(X, times, sequences, lengths)

@@ -228,7 +228,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
 
     _table_checks: ClassVar[dict[str, Any]] = {
         "accept_sparse": "csr",
-        "dtype": [np.float64, np.int64],
+        "dtype": [np.float64, np.int64, np.float32],
         "order": "C",
         "accept_large_sparse": False,
         "ensure_all_finite": "allow-nan",  # NaN is refused where the layout does not expect it
@@ -304,6 +304,10 @@ class LaplaceNaiveBayes(PrivateClassifier):
         self._fit(X, y, units=units)
         self._seeds = seeds_of(self.random_state)
         return self
+
+    def _expected(self, public: Public, plan: Any) -> dict[str, float]:
+        counts = isinstance(plan, CountsPlan) and public.unit == "record"
+        return {"count_error": plan.noise.deviation / public.n} if counts else {}
 
     def _read(self, X: Any, y: Any) -> Any:
         check_real("epsilon", self.epsilon, low=0.0, closed="high", remedy=NOT_PRIVATE)

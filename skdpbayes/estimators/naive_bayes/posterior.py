@@ -18,6 +18,7 @@ from skdpbayes.estimators.naive_bayes.layout import (
     token_block,
 )
 from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.records import in_double
 from skdpbayes.fitting.threads import one_blas_thread
 from skdpbayes.privacy.budget import Noise
 
@@ -166,8 +167,8 @@ class TablesPosterior:
 
     @property
     def numbers_per_row(self) -> int:
-        """Numbers of a row's prediction that are kept; it works in blocks of its own."""
-        return self.class_count.shape[0]
+        """Numbers of a row's prediction that are kept, and of its bounded columns."""
+        return self.class_count.shape[0] + 4 * len(self.scores.layout.moment_columns)
 
     def attributes(self) -> dict[str, Any]:
         """Return the released statistics and the estimated classes."""
@@ -405,6 +406,7 @@ class ScoreTables:
 
     def probabilities(self, X: Any) -> np.ndarray:
         """Class probabilities of each row, averaged over the draws, shape (n, K)."""
+        X = in_double(X)  # scored as it is counted
         check_rows(self.layout, X)
         X = self.bound(fill_missing(self.layout, X))
         score = self._scorer()

@@ -267,6 +267,18 @@ class ObjPertLogisticRegression(PrivateClassifier):
             information=information,
         )
 
+    def _expected(self, public: Public, plan: ObjectivePlan) -> dict[str, float]:
+        r"""Excess of the perturbed minimizer, at most.
+
+        The gradient of the penalized loss J at the tilted minimizer is -b, and J is
+        :math:`\lambda`-strongly convex: the excess is at most :math:`|b|^2/2\lambda`. Noise u of
+        mean 0 on the minimizer adds at most :math:`L|u|^2/2`, *L* the largest curvature of J.
+        """
+        problem = plan.problem
+        curvature = public.n * problem.loss.curvature[1] * problem.record_norm**2 + plan.penalty
+        excess = plan.tilt_variance / plan.penalty + plan.blur_variance * curvature
+        return {"excess_loss": 0.5 * plan.n_parameters * excess / public.n}
+
     def _touch(
         self, rows: Any, plan: ObjectivePlan, generator: np.random.Generator
     ) -> ObjectivePosterior:

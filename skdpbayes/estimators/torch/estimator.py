@@ -257,7 +257,7 @@ class DPSGLDTorchClassifier(PrivateClassifier):
     def _touch(
         self, rows: Records, plan: ModulePlan, generator: np.random.Generator
     ) -> ModulePosterior:
-        X, codes, weight = rows.block()
+        X, codes, weight = rows.held()
         assert codes is not None
         chain, settings = plan.chain, plan.settings
         noise = chain.gradient_noise
