@@ -2,7 +2,7 @@
 
     python _peer_diffprivlib.py JOB.json
 
-Prints one JSON line a result. The penalty is tuned for every epsilon on splits of the training
+Prints one JSON line per result. The penalty is tuned for every epsilon on splits of the training
 rows, one for each seed of the noise, and nothing is charged for that: it flatters the peer.
 """
 

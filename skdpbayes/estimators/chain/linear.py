@@ -39,6 +39,7 @@ from skdpbayes.estimators.chain.run import ChainResult, Dynamics, choose_draws, 
 from skdpbayes.estimators.linear.normal import NormalMixture
 from skdpbayes.estimators.linear.posterior import LinearPosterior, split_coefficients
 from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.chunks import ChunkedRecords, check_noise
 from skdpbayes.fitting.estimator import NOT_PRIVATE, offers
 from skdpbayes.fitting.records import Block, Public, Records
 from skdpbayes.fitting.threads import one_blas_thread
@@ -81,6 +82,7 @@ class LinearChain:
     privacy_: PrivacyGuarantee
     _posterior: Any
     _takes_units = True
+    _reads_chunks = True
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters: scikit-learn's."""
@@ -105,6 +107,7 @@ class LinearChain:
 
     def _read(self, X: Any, y: Any) -> Records:
         check_real("epsilon", self.epsilon, low=0.0, closed="high", remedy=NOT_PRIVATE)
+        check_noise(self, X)
         rows = super()._read(X, y)  # type: ignore[misc]
         if np.isinf(self.epsilon):  # nothing is bounded, so sums follow the rows as they are
             rows = replace(rows, public=replace(rows.public, detail=longest_row(rows.X)))
@@ -133,13 +136,14 @@ class LinearChain:
             public.n,
             rules.Defaults(
                 n_steps=self._default_steps(public, budget) if budget.private else 500,
-                batch_size=min(public.n, LARGEST_BATCH),
+                batch_size=public.n if public.chunked else min(public.n, LARGEST_BATCH),
                 clip_norm=clip,
                 tail=0.5 if budget.private else 0.9,
                 n_kept=50,
                 temperature=1.0,
             ),
         )
+        rules.check_batches_of_persons(public, settings)
         loss = self._loss(public)
         size = loss.n_outputs * (public.n_features + bool(self.fit_intercept))
         if 0.0 < moments_mu < math.inf:
@@ -344,7 +348,7 @@ class LinearChainPlan:
 
     def potential(
         self,
-        blocks: tuple[Block, ...],
+        blocks: tuple[Block, ...] | ChunkedRecords,
         coordinates: Coordinates,
         members: Members | None = None,
     ) -> tuple[float, LinearPotential]:
@@ -523,7 +527,7 @@ class LinearRun:
 
 def run_linear(
     plan: LinearChainPlan,
-    rows: Records,
+    rows: Records | ChunkedRecords,
     coordinates: Coordinates,
     generator: np.random.Generator,
     mode: np.ndarray | None = None,
@@ -533,12 +537,14 @@ def run_linear(
     A ``mode`` that is known already saves the time.
     """
     with one_blas_thread():
-        blocks, members = chain_blocks(rows, plan.grid), rows.members()
+        blocks = rows if isinstance(rows, ChunkedRecords) else chain_blocks(rows, plan.grid)
+        members = rows.members()
         step, potential = plan.potential(blocks, coordinates, members)
         coordinates, first = potential.coordinates, np.zeros(potential.shape)
         if not plan.chain.private:  # nothing keeps the chain from starting at the mode
             first = potential.mode(first if mode is None else mode)
             if plan.moments_mu > 0.0:
+                assert isinstance(rows, Records)
                 found = coordinates.coefficients(first)
                 step, potential = plan.potential(
                     blocks, plan.exact_coordinates(rows.block(), *found), members

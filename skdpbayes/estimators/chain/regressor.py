@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from skdpbayes.estimators.chain.linear import (
 from skdpbayes.estimators.chain.plan import check_delta
 from skdpbayes.estimators.chain.potential import LARGEST, CoefficientPrior, chain_blocks
 from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.chunks import ChunkedRecords, Numbers
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.fitting.threads import one_blas_thread
 from skdpbayes.privacy.budget import Budget
@@ -61,6 +63,7 @@ COUNT_CLIP, MANY_COUNTS = 3.0, 1000.0
 MOST_RATE = 4.0
 # The mean count is at least this share of the largest, whatever noise says.
 LEAST_RATE = 1e-3
+NEGATIVE = "y has negative entries, which are no counts; loss='poisson'."
 
 
 class DPSGLDRegressor(LinearChain, PrivateRegressor):
@@ -273,13 +276,20 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
     def _target_scale(self) -> TargetScale:
         return self._model().target
 
-    def _read(self, X: Any, y: Any) -> Records:
+    def _read(self, X: Any, y: Any) -> Any:
         model = self._model()
         rows = super()._read(X, y)
+        if isinstance(rows, ChunkedRecords):
+            return rows
         assert rows.target is not None
         if isinstance(model, CountModel) and np.any(np.asarray(y) < 0):
-            raise ValueError("y has negative entries, which are no counts; loss='poisson'.")
+            raise ValueError(NEGATIVE)
         return replace(rows, target=rows.target * (model.target.half / model.unit))
+
+    def _numbers(self, scale: Callable[[np.ndarray], np.ndarray]) -> Numbers:
+        model = self._model()
+        negative = NEGATIVE if isinstance(model, CountModel) else None
+        return Numbers(partial(_in_units, scale, model), negative)
 
     def _loss(self, public: Public) -> models.Loss:
         return self._model().loss()
@@ -315,6 +325,13 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
         with one_blas_thread():
             coordinates = plan.linear.coordinates(rows, generator)
             return plan.model.run(plan, rows, coordinates, generator)
+
+
+def _in_units(
+    scale: Callable[[np.ndarray], np.ndarray], model: ErrorModel | CountModel, target: np.ndarray
+) -> np.ndarray:
+    """Targets in the model's units."""
+    return scale(target) * (model.target.half / model.unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -559,7 +576,6 @@ class CountModel:
         self, plan: RegressionPlan, rows: Records, generator: np.random.Generator
     ) -> float:
         cap, n = self.target.high, plan.linear.chain.n_samples
-        assert rows.target is not None
         if plan.linear.chain.private:
             grid = models.Grid(n, plan.linear.longest)
             # errors of predictions that are 0: the counts themselves
@@ -568,6 +584,7 @@ class CountModel:
             exact = models.read_errors(total, cap, grid)
             mean = plan.release_sum(exact, cap, generator) / n
         else:
+            assert rows.target is not None
             mean = float(np.average(rows.target, weights=rows.weight))
         return min(max(mean, LEAST_RATE * cap), cap)
 

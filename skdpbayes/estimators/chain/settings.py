@@ -19,6 +19,7 @@ from typing import Any
 from skdpbayes._validation import check_choice, check_integer, check_real, check_scale
 from skdpbayes.estimators.chain.plan import ChainPlan, plan_chain
 from skdpbayes.estimators.chain.run import SAMPLERS, Dynamics, step_sizes
+from skdpbayes.fitting.records import Public
 from skdpbayes.privacy import PrivacyEvent
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.mechanisms.subsampling import Sampling
@@ -28,6 +29,7 @@ __all__ = [
     "SAMPLING_STEP",
     "Defaults",
     "Settings",
+    "check_batches_of_persons",
     "constant_feature",
     "default_clip",
     "langevin_step",
@@ -124,6 +126,15 @@ class Settings:
         )
         plan.check_grid(size)
         return replace(plan, noise=budget.noise("gaussian", plan.least_noise))
+
+
+def check_batches_of_persons(public: Public, settings: Settings) -> None:
+    """Refuse batches of persons whose records may be in several chunks."""
+    if public.chunked and public.unit == "person" and settings.batch_size < public.n:
+        raise ValueError(
+            f"batch_size={settings.batch_size}: the records of a person may be in several "
+            "chunks, so that with units every step reads all of them; leave batch_size out."
+        )
 
 
 def read_settings(
