@@ -32,6 +32,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, PoissonRegressor
 from sklearn.metrics import mean_poisson_deviance
 from sklearn.model_selection import GroupShuffleSplit, train_test_split
@@ -280,7 +281,7 @@ def real(folder, seeds, pythons, epsilons=(0.1, 0.3, 1.0, 3.0)):
         found = all_predictions(pythons, table, epsilons, range(seeds))
         plain = r2(LinearRegression().fit(X, y).predict(X_test))
         shape = f"{X.shape[0]} x {X.shape[1]}"
-        splines = prepare.set_params(numeric="spline").fit_transform(frame)
+        splines = clone(prepare).set_params(numeric="spline").fit_transform(frame)
         splines = np.asarray(splines, dtype=float)
         add_splines(found, splines[train], y, splines[test], bounds, epsilons, seeds)
         if persons is not None:

@@ -431,7 +431,7 @@ CHAINS = {
     "classifier": DPSGLDClassifier(1.0),
     "squared": DPSGLDRegressor(1.0, target_bounds=(0, 1)),
     "huber": DPSGLDRegressor(1.0, target_bounds=(0, 1), loss="huber"),
-    "poisson": DPSGLDRegressor(1.0, target_bounds=(0, 1), loss="poisson"),
+    "poisson": DPSGLDRegressor(1.0, target_bounds=(0, 1), loss="poisson", clip_norm=2.0),
     "origin": DPSGLDRegressor(1.0, target_bounds=(-1, 1), fit_intercept=False),
 }
 

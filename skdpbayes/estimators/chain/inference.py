@@ -422,7 +422,7 @@ class ScoreEquation:
         each = self.n_samples / rows.shape[0]
         of_batches = (1.0 / self.sampling_rate - 1.0) * score.batch_share
         answer = self.answers.at_states(rows, score, self.clip_norm, of_batches)
-        lift = self._lift()
+        lift, damping, last = self._lift(), 1.0, np.zeros_like(theta)
         for _ in range(MOST_ITERATIONS):
             expected, told, spread = answer(rows @ theta.reshape(-1, rows.shape[1]).T)
             slope, noise = each * _outer(rows, told), each * _outer(rows, spread)
@@ -434,7 +434,10 @@ class ScoreEquation:
             covariance = np.linalg.inv(0.5 * (precision + precision.T))
             step = covariance @ (slope.T @ ratio[:, -1] + lift @ (belief * coefficients))
             length = float(np.linalg.norm(step))
-            theta = theta - step * min(1.0, LONGEST_STEP / max(length, 1e-300))
+            if step @ last < -0.25 * (last @ last):  # there and back again: rates that are cut
+                damping *= 0.5
+            last = step
+            theta = theta - step * min(damping, LONGEST_STEP / max(length, 1e-300))
             if length < TOLERANCE:
                 break
         return theta, covariance

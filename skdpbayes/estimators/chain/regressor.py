@@ -81,8 +81,8 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
     consistent where errors are symmetric, and noise is in proportion to a typical error instead of
     the largest possible one: therefore a chain needs fewer records than noisy moments do
     (`~skdpbayes.PrivateBayesianRidge`). The mean of all noisy gradients is solved for the
-    coefficients, with the clipping undone: that is ``coef_``, and its uncertainty, noise included,
-    is in ``interval``.
+    coefficients, with the clipping undone: that is ``coef_`` (for counts: the middle of
+    ``interval``), and its uncertainty, noise included, is in ``interval``.
 
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private for the adjacency
     chosen: one record, row and target, replaced by another, or (``"zero_out"``) by a null record
@@ -163,8 +163,8 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        Released: the coefficients that the noisy gradients tell, or, where there are no intervals,
-        the average of the tail of the chain.
+        Released: the coefficients that the noisy gradients tell; for "poisson", and where there
+        are no intervals, the average of the tail of the chain.
     intercept_ : float
         Released with it.
     noise_variance_ : float
@@ -443,7 +443,10 @@ class ErrorModel:
             rows = replace(rows, target=rows.target / factor)
             run = run_linear(linear, rows, coordinates, generator)
         chain = run.posterior(rows.bound, ErrorAnswers(scale, self.width))
-        coef, intercept = _solved(chain)
+        coef, intercept = chain.coef[0], float(chain.intercept[0])
+        if isinstance(chain.inference, ScoreEquation):
+            solved = chain.inference.center()
+            coef, intercept = solved[:-1], float(solved[-1])
         shift = self.target.middle
         return RegressionPosterior(
             unit * coef,
@@ -558,10 +561,9 @@ class CountModel:
         run = run_linear(linear, rows, coordinates, generator)
         chain = run.posterior(rows.bound, CountAnswers(loss))
         shift = math.log(base)
-        coef, intercept = _solved(chain)
         return RegressionPosterior(
-            coef,
-            intercept + shift,
+            chain.coef[0],
+            float(chain.intercept[0]) + shift,
             None,
             chain,
             1.0,
@@ -585,14 +587,6 @@ class CountModel:
             assert rows.target is not None
             mean = float(np.average(rows.target, weights=rows.weight))
         return min(max(mean, LEAST_RATE * cap), cap)
-
-
-def _solved(chain: ChainPosterior) -> tuple[np.ndarray, float]:
-    """Coefficients and intercept that the gradients tell, or else the average of the chain."""
-    if isinstance(chain.inference, ScoreEquation):
-        solved = chain.inference.center()
-        return solved[:-1], float(solved[-1])
-    return chain.coef[0], float(chain.intercept[0])
 
 
 def _noise_share(public: Public, budget: Budget) -> float:
