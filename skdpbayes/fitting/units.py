@@ -132,7 +132,8 @@ def sum_fractions(weight: np.ndarray, kernel: Callable[[np.ndarray], np.ndarray]
         Returns the integers of the rows with the given numbers, added up.
     """
     whole = np.rint(weight * WHOLE).astype(np.int64)
-    return np.sum([w * kernel(np.flatnonzero(whole == w)) for w in np.unique(whole)], axis=0)
+    parts = [w * kernel(np.flatnonzero(whole == w)) for w in np.unique(whole)]
+    return np.asarray(np.sum(parts, axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +154,7 @@ class Members:
     @property
     def n_units(self) -> int:
         """Number of units."""
-        return self.starts.shape[0] - 1
+        return int(self.starts.shape[0]) - 1
 
     def rows(self, units: np.ndarray) -> np.ndarray:
         """Return the row numbers of some units."""
