@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import sys
 import tempfile
 import time
@@ -132,8 +131,13 @@ def on_cluster(n_workers, job):
         Client(cluster) as client,
     ):
         found = job()
-        peaks = client.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-        return found, round(max(peaks.values()) / 2**20, 2)
+        return found, round(max(client.run(peak).values()) / 2**20, 2)
+
+
+def peak():
+    """Largest memory of this process in kB; ``getrusage`` would count its parent's."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
 
 
 def timed(model, table):
@@ -166,7 +170,7 @@ def compiled(table_of, chosen):
     def job():
         found = {}
         for name, model in chosen.items():
-            timed(model, table_of(min(20_000, CHUNK)))
+            timed(model, table_of(4 * CHUNK))  # something for every worker
             found[name] = timed(model, table_of(None))
         return found
 
@@ -178,7 +182,7 @@ def run_workers(rows, put):
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), rows)
         for n_workers in (1, 2):
-            job = compiled(lambda n: from_files(folder, rows if n is None else n), models())
+            job = compiled(lambda n: from_files(folder, min(n or rows, rows)), models())
             found, peak = on_cluster(n_workers, job)
             for name, times in found.items():
                 put(method=name, n=rows, workers=n_workers, gigabytes=peak, **times)
@@ -199,7 +203,7 @@ def run_memory(rows, put):
             timed(model, (X[:CHUNK], y[:CHUNK]) if name != "DPSGLDClassifier" else (X, y))
             put(method=name, n=rows, where="memory", **timed(model, (X, y)))
         del X, y, parts
-        job = compiled(lambda n: from_files(folder, rows if n is None else n), models())
+        job = compiled(lambda n: from_files(folder, min(n or rows, rows)), models())
         found, peak = on_cluster(1, job)
         for name, times in found.items():
             put(method=name, n=rows, where="one worker", gigabytes=peak, **times)

@@ -73,15 +73,16 @@ class RowBlocks:
 
     For tables that do not fit into memory, on one machine. ``fit(RowBlocks(...), RowBlocks(...))``
     takes one for the rows and one for the labels, with blocks of equal lengths. Every pass must
-    give the same records; their order may change, as long as it does for rows and labels alike.
-    Docs: :doc:`/scale`.
+    give the same records; their order may change, as long as it does for rows and labels alike and
+    neither ``units`` nor batches of some records are asked for. Docs: :doc:`/scale`.
 
     Parameters
     ----------
     source : callable or sequence
         A function without arguments that returns an iterable of blocks, called once per pass, or a
         sequence of blocks (``np.load(path, mmap_mode="r")``, say). A block is whatever ``fit``
-        takes: an array, a CSR matrix, a data frame. At most one is held at a time.
+        takes: an array, a CSR matrix, a data frame. At most one is held at a time; chains also hold
+        what they read again in every step, while it takes at most 1 GiB.
 
     Examples
     --------
@@ -239,7 +240,7 @@ class Chunks:
             return list(self._local(task, given))
         return list(_computed(self._tasks(task, given), there=there))
 
-    def total(self, task: Callable[..., Part], given: Sequence[Any] | None = None) -> Part:
+    def total(self, task: Callable[..., Part], given: Sequence[Any] | None = None) -> Any:
         """Add up ``task(X, y, ...)`` over all chunks, where they are.
 
         With something ``given`` for every chunk, it comes before the chunk, and chunks for which it
@@ -322,7 +323,8 @@ def _computed(tasks: list[Any], *, there: bool = False) -> Any:
     from dask import compute, persist
 
     try:
-        results = (persist if there else compute)(*tasks)
+        run: Any = persist if there else compute
+        results = run(*tasks)
     except Exception as error:
         # of the cluster, not of a task: those of ours return what is wrong instead of raising it
         if type(error).__module__.partition(".")[0] in ("distributed", "tornado", "concurrent"):
@@ -424,7 +426,7 @@ class ChunkedRecords:
         """The number of records."""
         return sum(self.sizes)
 
-    def total(self, kernel: Callable[..., np.ndarray], *args: Any) -> np.ndarray:
+    def total(self, kernel: Callable[..., np.ndarray], *args: Any) -> Any:
         """Sum ``kernel(block, *args)`` over all blocks of all chunks: one pass.
 
         Kernels return exact integers, so that neither the chunks nor their order matter.
@@ -472,7 +474,7 @@ class ChunkedRecords:
             )
         n_units, shares = _shares(found)
         public = replace(self.public, n=n_units, unit="person")
-        chunks = replace(self.chunks, also=(units,))
+        chunks = replace(self.chunks, also=(*self.chunks.also, units))
         return replace(self, public=public, chunks=chunks, shares=shares)
 
     def members(self) -> None:
@@ -499,10 +501,6 @@ class ChunkedRecords:
             if isinstance(result, Facts):
                 raise ValueError(result.refusal)
         return [result for result in results if result is not None]
-
-    def held(self) -> ChunkedRecords:
-        """Return itself: every pass reads and bounds the rows again."""
-        return self
 
     def pick(self, choose: Callable[..., np.ndarray], *args: Any) -> Block:
         """Return the bounded rows that ``choose(X, *args)`` marks, in memory: one pass."""
@@ -674,7 +672,7 @@ class Maker:
             taken = one.taken(X, y, also)
             if taken is None:
                 return None
-            X, y, *also = taken  # type: ignore[assignment]
+            X, y, *also = taken
         elif isinstance(one, Share):
             shared = one.weights(also[-1])
             if shared is None:
@@ -718,8 +716,14 @@ def _n_workers() -> int:
     """Number of workers of the cluster that Dask would use; 1 without one."""
     from dask.base import get_scheduler
 
-    client: Any = getattr(get_scheduler(), "__self__", None)
-    return max(1, len(client.nthreads())) if hasattr(client, "nthreads") else 1
+    scheduler: Any = get_scheduler
+    client: Any = getattr(scheduler(), "__self__", None)
+    if not hasattr(client, "nthreads"):
+        return 1
+    try:
+        return max(1, len(client.nthreads()))
+    except Exception:  # it is lost: the next pass says so
+        return 1
 
 
 def _total_of(
@@ -989,7 +993,7 @@ class ChunkedValues:
     size: int
     share: ClassVar[int] = 1
 
-    def total(self, kernel: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    def total(self, kernel: Callable[[np.ndarray], np.ndarray]) -> Any:
         """Add up the sums of the chunks: one pass."""
         part = self.chunks.total(partial(_total_of_values, self.read, kernel))
         if part.n != self.size:
@@ -1053,9 +1057,10 @@ def by_chunks(estimator: Any, method: str, X: Any, *, example: Any = None) -> An
     made = getattr(lean, method)(one_row(X) if example is None else example)
     made = made[:0] if sparse.issparse(made) else np.asarray(made)[:0]
     apply = partial(_applied, lean, method, made)
-    import dask.array as da
+    import dask.array
     from dask import delayed
 
+    da: Any = dask.array
     if not hasattr(X, "columns"):
         how = {"drop_axis": 1} if made.ndim == 1 else {"chunks": (X.chunks[0], made.shape[1:])}
         return X.map_blocks(apply, dtype=made.dtype, meta=made, **how)

@@ -207,6 +207,8 @@ def test_dask_arrays_give_the_bits_of_memory(case, n_chunks, empty):
 @pytest.mark.parametrize(
     "name",
     [
+        "objective",
+        "objective, previewed",
         "chain",
         "chain, compressed, in batches",
         "chain of errors",
@@ -220,7 +222,7 @@ def test_rows_that_are_not_held_are_made_anew_with_the_same_bits(name, monkeypat
     model, make = CASES[name]
     X, y = make()
     whole = _fit(model, X, y)
-    cuts = _cuts(N, 7, True)
+    cuts = _cuts(X.shape[0], 7, True)
     opened = []
 
     def rows():
@@ -270,6 +272,7 @@ PERSONS = [
     "chain",
     "chain of errors",
     "chain of counts",
+    "network",
     "one draw",
 ]
 
@@ -283,6 +286,10 @@ def test_persons_may_be_spread_over_chunks(name):
         model = ObjPertLogisticRegression(random_state=0)
         X, y = _numbers(45_000, 2)
         ids = np.random.default_rng(4).integers(0, 26_000, 45_000)
+    if name == "network":
+        model = DPSGLDNetworkClassifier(
+            2.0, n_steps=5, n_kept=2, batch_size=len(np.unique(ids)), random_state=0
+        )
     whole = _fit(model, X, y, ids)
     assert whole.privacy_.unit == "person"
     for n_chunks, empty in ((1, False), (2, False), (7, True)):
@@ -398,6 +405,18 @@ def test_event_logs_in_chunks_give_the_bits_of_memory(given, mechanism):
         _same_hmm(fitted, whole)
 
 
+def test_persons_of_event_logs_may_be_spread_over_chunks():
+    X, times, sequences = _log()
+    ids = np.random.default_rng(0).integers(0, 300, len(X))
+    model = _hmm(categories=(4, 2), n_times=6, sequence_labels=range(4))
+    whole = pickle.loads(pickle.dumps(model)).fit(X, times=times, sequences=sequences, units=ids)
+    cuts = _cuts(len(X), 7, True)
+    table = [RowBlocks([v[a:b] for a, b in cuts]) for v in (X, times, sequences, ids)]
+    names = ("times", "sequences", "units")
+    _same_hmm(model.fit(table[0], **dict(zip(names, table[1:], strict=True))), whole)
+    assert model.privacy_.unit == "person"
+
+
 def _same_hmm(fitted, whole):
     assert fitted.privacy_ == whole.privacy_
     assert np.array_equal(fitted.states_, whole.states_)
@@ -449,8 +468,18 @@ def _frames(X, y, n_chunks=3):
     return chunked.drop(columns="y"), chunked["y"], frame.drop(columns="y"), frame["y"]
 
 
-@pytest.mark.parametrize("name", ["naive Bayes, categories", "ridge", "objective"])
-def test_dask_frames_give_the_bits_of_memory_and_their_names(name):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "naive Bayes, categories",
+        "ridge",
+        "objective",
+        "chain of errors",
+        "chain, batches of a fixed size",
+    ],
+)
+def test_dask_frames_give_the_bits_of_memory_and_their_names(name, monkeypatch):
+    monkeypatch.setattr(chunks, "HELD_BYTES", 0)  # rows of a batch are taken from frames
     model, make = CASES[name]
     X, y = make()
     rows, labels, frame, y = _frames(X, y)
@@ -529,13 +558,20 @@ def test_predictions_are_lazy_and_know_their_type():
         parts = [part for part in blocks if part.shape[0]]
         np.testing.assert_allclose(np.concatenate(parts), expected, rtol=1e-12)
     assert model.score(rows, labels) == model.score(X, y)
+    for model in (CASES["chain"][0], CASES["network"][0], CASES["one draw"][0]):
+        fitted = _fit(model, rows, labels)
+        made = fitted.predict_proba(rows)
+        assert (made.shape, made.dtype) == ((N, 2), fitted.predict_proba(X[:5]).dtype)
+        np.testing.assert_allclose(made.compute(), fitted.predict_proba(X), rtol=1e-5)
     X, y = _regression()
     rows, labels = _arrays(X, y)
-    ridge = PrivateBayesianRidge(target_bounds=(-3, 3), random_state=0).fit(rows, labels)
-    for made, expected in zip(
-        ridge.predict(rows, return_std=True), ridge.predict(X, return_std=True), strict=True
-    ):
-        np.testing.assert_allclose(made.compute(), expected, rtol=1e-12)
+    for model in (CASES["ridge"][0], CASES["chain of errors"][0]):
+        fitted = _fit(model, rows, labels)
+        for made, expected in zip(
+            fitted.predict(rows, return_std=True), fitted.predict(X, return_std=True), strict=True
+        ):
+            assert made.dtype == expected.dtype
+            np.testing.assert_allclose(made.compute(), expected, rtol=1e-12)
 
 
 def test_pipelines_of_our_transformers_read_chunks():

@@ -65,7 +65,7 @@ def _load(block, folder, at, block_info=None):
     [
         (PrivateBayesianRidge(target_bounds=(-1, 2), random_state=0), 0),  # the reading pass
         (LaplaceNaiveBayes(binarize=0.0, random_state=0), 1),  # the pass that is paid for
-        (ObjPertLogisticRegression(random_state=0), 3),  # a step of the minimizer
+        (ObjPertLogisticRegression(random_state=0), 1),  # rows are made ready for the minimizer
         (DPSGLDClassifier(n_steps=4, random_state=0), 2),  # rows are made ready for the chain
     ],
     ids=["ridge", "naive Bayes", "objective", "chain"],
@@ -93,6 +93,7 @@ def test_a_killed_worker_changes_nothing_and_the_ledger_is_charged_once(
     "model",
     [
         DPSGLDClassifier(n_steps=6, random_state=0),
+        ObjPertLogisticRegression(random_state=0),
         pytest.param(
             DPSGLDNetworkClassifier(n_steps=6, batch_size=100, random_state=0),
             marks=pytest.mark.slow,
@@ -102,7 +103,7 @@ def test_a_killed_worker_changes_nothing_and_the_ledger_is_charged_once(
             marks=pytest.mark.slow,
         ),
     ],
-    ids=["chain", "network in batches", "one draw"],
+    ids=["chain", "objective", "network in batches", "one draw"],
 )
 def test_a_worker_killed_in_the_middle_of_a_chain_changes_nothing(
     client, tmp_path, monkeypatch, model
@@ -128,7 +129,7 @@ def test_a_worker_killed_in_the_middle_of_a_chain_changes_nothing(
     fitted = pickle.loads(pickle.dumps(model)).set_params(ledger=ledger)
     fitted.fit(da.from_array(X, chunks=(CHUNK, -1)), da.from_array(y, chunks=CHUNK))
     assert killed
-    assert len(steps) == 6
+    assert len(steps) >= 6
     name = "coef_" if hasattr(whole, "coef_") else "coefs_"
     assert pickle.dumps(getattr(fitted, name)) == pickle.dumps(getattr(whole, name))
     assert len(ledger.entries()) == 1
@@ -148,7 +149,10 @@ def _spoiled(block, folder, block_info=None):
     "model",
     [
         ObjPertLogisticRegression(random_state=0),
-        DPSGLDClassifier(n_steps=3, preconditioner=None, random_state=0),
+        pytest.param(
+            DPSGLDClassifier(n_steps=3, preconditioner=None, random_state=0),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["objective", "chain"],
 )

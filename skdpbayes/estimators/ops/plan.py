@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from skdpbayes import models, privacy, randomness, samplers
+from skdpbayes.estimators.linear.blocks import cut_blocks
 from skdpbayes.estimators.linear.posterior import split_coefficients
 from skdpbayes.estimators.ops import sampling
 from skdpbayes.estimators.ops.posterior import LaplacePosterior, SamplePosterior
@@ -214,20 +215,16 @@ def _batches(
 ) -> list[Batch]:
     """Split the rows at random (by position alone) into batches."""
     if isinstance(rows, ChunkedRecords):
-        held = rows.prepared(_blocks, grid)
+        held = rows.prepared(cut_blocks, grid)
         if n_batches == 1:
             return [ChunkBatch(held)]
         parts = np.array_split(generator.permutation(rows.n_rows), n_batches)
         return [ChunkBatch(held, part) for part in parts]
     if n_batches == 1:
-        return [_blocks(rows, grid)]
+        return [cut_blocks(rows, grid)]
     order = generator.permutation(rows.X.shape[0])
     parts = np.array_split(order, n_batches)
     return [(_short(rows.block(part), grid),) for part in parts]
-
-
-def _blocks(rows: Records, grid: models.Grid | None) -> tuple[Block, ...]:
-    return tuple(_short(block, grid) for block in rows.blocks())
 
 
 def _short(block: Block, grid: models.Grid | None) -> Block:
@@ -358,7 +355,7 @@ class DensityPlan:
     ) -> SamplePosterior:
         """Draw from the density."""
         problem = self.problem
-        target = _target(self, _blocks(rows, problem.grid), problem.loss)
+        target = _target(self, cut_blocks(rows, problem.grid), problem.loss)
         diagnostics = None
         if self.sampler == "rejection":
             logit = problem.record_norm * self.radius

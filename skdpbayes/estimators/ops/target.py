@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from skdpbayes import models, samplers
+from skdpbayes.estimators.linear.blocks import summed_derivatives
 from skdpbayes.fitting.chunks import Prepared
 from skdpbayes.fitting.records import Block
 
@@ -72,20 +73,6 @@ def batch_size(batch: Batch) -> int:
     return sum(block.X.shape[0] for block in batch)
 
 
-def _summed(blocks: tuple[Block, ...], how: Any, rows: np.ndarray | None = None) -> np.ndarray:
-    """Sum the derivatives over blocks, or over some row numbers of all of them: exact."""
-    total, start = None, 0
-    for block in blocks:
-        stop, chosen = start + block.X.shape[0], rows
-        if rows is not None:
-            chosen = rows[(rows >= start) & (rows < stop)] - start
-        part = models.derivatives(block, *how, rows=chosen)
-        total = part if total is None else total + part
-        start = stop
-    assert total is not None
-    return total
-
-
 @dataclass(frozen=True)
 class Target:
     r"""The potential :math:`U = \beta (\sum \ell_i + |\theta|^2 / (2C))` on a ball.
@@ -143,9 +130,9 @@ class Target:
         """Value, gradient and Hessian of the sum of the losses in some blocks."""
         how = (thetas, loss, orders, self.constant, self.grid)
         if isinstance(batch, ChunkBatch):
-            total = batch.prepared.total(_summed, how, rows=batch.rows)
+            total = batch.prepared.total(summed_derivatives, how, rows=batch.rows)
         else:
-            total = _summed(batch, how)
+            total = summed_derivatives(batch, how)
         return models.read_derivatives(total, *how)
 
     def _sums(
