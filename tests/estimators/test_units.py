@@ -713,7 +713,8 @@ class TestNetworks:
         weight = None if mutant == "summed" else rows.weight
         sizes = (3, 4, 1)
         X = np.ascontiguousarray(20.0 * rows.block().X, dtype=np.float32)
-        return NetworkPotential(X, rows.target, sizes, "tanh", 1.0, 0.3, weight, rows.members())
+        how = (sizes, "tanh", 1.0, 0.3, rows.public.n, weight, rows.members(), True)
+        return NetworkPotential(X, rows.target, *how)
 
     @pytest.mark.parametrize("pair", [neighbors, longest_neighbors])
     def test_a_whole_person_moves_a_step_as_one_record_may(self, pair):
