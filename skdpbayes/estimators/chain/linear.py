@@ -58,8 +58,6 @@ LARGEST_EDGE = 0.15
 # Share of the (Gaussian) budget that the moments get.
 SHARE = 0.2
 PRIORS = {"cauchy": CoefficientPrior.cauchy, "normal": CoefficientPrior.normal}
-# All records are one batch while a pass is cheap: that has the least noise per record.
-LARGEST_BATCH = 1 << 17
 # Intervals need privacy noise below this share of the curvature per direction.
 LARGEST_NOISE = 1.0 / 3.0
 POSTERIORS = ("auto", "noise_aware", "chain")
@@ -126,8 +124,10 @@ class LinearChain:
             self.get_params(deep=False),
             public.n,
             rules.Defaults(
-                n_steps=100 if budget.private else 500,
-                batch_size=min(public.n, LARGEST_BATCH),
+                n_steps=rules.default_steps(public.n_features) if budget.private else 500,
+                batch_size=rules.default_batch(
+                    public.n, public.n_features if budget.private else 1
+                ),
                 clip_norm=clip,
                 tail=0.5 if budget.private else 0.9,
                 n_kept=50,
@@ -146,7 +146,7 @@ class LinearChain:
             settings=settings,
             prior=self._prior(public),
             loss=loss,
-            curvature=loss.curvature,
+            curvature=rules.chain_curvature(loss),
             silent=silent,
             fit_intercept=bool(self.fit_intercept),
             longest=longest,
@@ -359,6 +359,7 @@ class LinearChainPlan:
             stiffness = coordinates.curvature * n / coordinates.dimension
             return rules.SAMPLING_STEP / stiffness, coordinates
         mean, largest = self.curvature
+        d = coordinates.center.shape[0]
         of_prior = coordinates.largest_prior_curvature(
             self.prior.precision, self.prior.of_intercept
         )
@@ -370,6 +371,7 @@ class LinearChainPlan:
             mean,
             largest,
             of_prior,
+            chain.clip_norm if d >= rules.WIDE_COLUMNS else math.inf,
         )
         if self.fit_intercept:
             stable = 1.0 if chain.private else rules.SAMPLING_STEP
@@ -383,14 +385,14 @@ class LinearChainPlan:
             return self.silent
         if coordinates.curvature is not None:
             return None
+        d = coordinates.center.shape[0]
+        if d > MOST_COLUMNS_OF_INTERVALS:
+            return f"{d} columns are too many; at most {MOST_COLUMNS_OF_INTERVALS} have intervals"
         if coordinates.moments is None:
             return (
                 "this fit released no moments of the rows (preconditioner=None, a given matrix, or "
                 "too few records for them), without which the curvature is unknown"
             )
-        d = coordinates.center.shape[0]
-        if d > MOST_COLUMNS_OF_INTERVALS:
-            return f"{d} columns are too many; at most {MOST_COLUMNS_OF_INTERVALS} have intervals"
         chain, mean = self.chain, self.curvature[0]
         noise = chain.gradient_noise / math.sqrt(chain.n_steps)
         curvature = mean * chain.n_samples / coordinates.dimension

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+from joblib import effective_n_jobs
 from scipy import sparse
 from scipy.optimize import minimize
 
@@ -128,16 +130,23 @@ class LinearPotential:
         self.precision = np.append(np.full(d, prior.precision), prior.of_intercept)
         self.tails = np.append(np.full(d, prior.scale), prior.intercept_scale)
         self.diagonal = coordinates.transform is None
+        self.spiked = isinstance(coordinates.transform, models.SpikedMatrix)
         if self.diagonal:
             self.lift = np.append(np.full(d, coordinates.scale), constant)
-        else:
+        elif not self.spiked:
             self.lift = np.zeros((self.shape[1], d + 1))
             coef, intercept = coordinates.coefficients(np.eye(self.shape[1]))
             self.lift[:, :d], self.lift[:, d] = coef, intercept
+        # products of wide rows take long enough to be shared; without a grid sums follow the order
+        self.pool: ThreadPoolExecutor | None = None
+        if self.spiked and self.grid is not None and len(self.blocks) > 1:
+            self.pool = ThreadPoolExecutor(effective_n_jobs(-1))
         self.starts = np.cumsum([0, *(block.X.shape[0] for block in self.blocks)])
         self.lengths: list[np.ndarray] | None = None
         if math.isfinite(self.clip_norm):
-            self.lengths = [coordinates.lengths(block.X, self.grid) for block in self.blocks]
+            apply = map if self.pool is None else self.pool.map
+            found = apply(lambda block: coordinates.lengths(block.X, self.grid), self.blocks)
+            self.lengths = list(found)
         if self.grid is not None:
             self.grid = replace(self.grid, residual=self.largest_residual)
 
@@ -175,13 +184,24 @@ class LinearPotential:
 
     def _sum(self, theta: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
         """Sum the clipped gradients by the coefficients of x and the intercept: exact."""
-        total: Any = 0
-        for place, block in enumerate(self.blocks):
+
+        def of_block(place: int) -> np.ndarray:
             lengths = None if self.lengths is None else self.lengths[place]
-            chosen = self._within(rows, place)
-            total = total + models.clipped_gradient(
-                block, theta, self.loss, lengths, self.clip_norm, self.grid, rows=chosen
+            return models.clipped_gradient(
+                self.blocks[place],
+                theta,
+                self.loss,
+                lengths,
+                self.clip_norm,
+                self.grid,
+                rows=self._within(rows, place),
             )
+
+        places = range(len(self.blocks))
+        total: Any = 0
+        # exact integers: the order does not matter
+        for part in map(of_block, places) if self.pool is None else self.pool.map(of_block, places):
+            total = total + part
         return models.read_gradient(total, self.grid)
 
     def _within(self, rows: np.ndarray | None, place: int) -> np.ndarray | None:
@@ -200,6 +220,8 @@ class LinearPotential:
 
     def _lifted(self, position: np.ndarray) -> np.ndarray:
         """Coefficients of x and intercepts, (K, d + 1)."""
+        if self.spiked:
+            return np.column_stack(self.coordinates.coefficients(position))
         if not self.diagonal:
             return position @ self.lift
         if self.shape[1] == self.lift.shape[0]:
@@ -210,6 +232,11 @@ class LinearPotential:
 
     def _lowered(self, sums: np.ndarray) -> np.ndarray:
         """Derivatives by the coefficients of z from those by the coefficients of x."""
+        if self.spiked:
+            coordinates, last = self.coordinates, sums[:, -1:]
+            lowered = coordinates.apply(sums[:, :-1] - last * coordinates.center)
+            constant = coordinates.constant
+            return np.column_stack([lowered, constant * last]) if constant else lowered
         if not self.diagonal:
             return sums @ self.lift.T
         sums *= self.lift
@@ -248,6 +275,13 @@ class LinearPotential:
         reach = self.grid.data_norm + float(np.linalg.norm(coordinates.center))
         if self.diagonal:
             norm, terms = coordinates.scale * reach + coordinates.constant, 4.0
+        elif isinstance(coordinates.transform, models.SpikedMatrix):
+            # two products of d and k terms, of which k directions may add up
+            matrix = coordinates.transform
+            k = matrix.extra.shape[0]
+            steepest = matrix.base + k * float(np.abs(matrix.extra).max(initial=0.0))
+            norm = steepest * (1.0 + matrix.gap) * reach + coordinates.constant
+            terms = d + k + 8.0
         else:
             norm = float(np.linalg.norm(self.lift[:, :d])) * reach + coordinates.constant
             terms = d + 4.0
@@ -258,4 +292,7 @@ class LinearPotential:
         """Largest Hessian of the prior's potential, for one output."""
         if self.diagonal:
             return np.diag((self.lift**2 * self.precision)[: self.shape[1]])
+        if self.spiked:
+            lift = self._lifted(np.eye(self.shape[1]))
+            return np.asarray((lift * self.precision) @ lift.T)
         return np.asarray((self.lift * self.precision) @ self.lift.T)
