@@ -15,6 +15,7 @@ import numpy as np
 REQUIREMENTS = {
     "diffprivlib": ["diffprivlib==0.6.6", "scikit-learn==1.7.2", "scipy<1.18"],
     "opacus": ["opacus==1.6.0", "torch==2.13.0", "scikit-learn"],
+    "interpret": ["interpret-core==0.7.8", "pandas"],
 }
 HERE = Path(__file__).resolve().parent
 
@@ -28,10 +29,11 @@ def usable(python, peer):
     return done.returncode == 0
 
 
-def interpreters(named, folder):
+def interpreters(named, folder, peers=("diffprivlib", "opacus")):
     """Return {peer: interpreter}: named ones, then the folder's, made there where absent."""
     found = {}
-    for peer, requirements in REQUIREMENTS.items():
+    for peer in peers:
+        requirements = REQUIREMENTS[peer]
         python = named.get(peer)
         if python is None and folder is not None:
             home = Path(folder) / peer

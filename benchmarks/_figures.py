@@ -37,6 +37,9 @@ def draw(store, folder):
         found["accuracy"] = _linear_accuracy(rows, sorted(linear)[::-1], folder / name)
     if tables:
         found["naive_bayes"] = _table_accuracy(rows, tables[0], folder / "naive_bayes_accuracy.png")
+    people = store.select(part="tables")
+    if any(row["epsilon"] is None for row in people):
+        found["tables"] = _people(people, folder / "tables_auc.png")
     if store.select(part="speed"):
         found["speed"] = _speed(store.select(part="speed"), folder / "speed.png")
     return found
@@ -113,6 +116,55 @@ def _ticks(axes, rows):
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
+
+
+def _people(rows, path):
+    """One panel per table: AUC against epsilon, nothing of ours tuned."""
+    import matplotlib.pyplot as plt
+
+    titles = {
+        "adult": "Adult (chose constants)",
+        "abalone": "Abalone",
+        "hie": "RAND HIE: any expense",
+        "cps": "CPS: earnings above 20",
+        "mushroom": "Mushroom",
+    }
+    names = list(dict.fromkeys(row["data"] for row in rows))
+    figure, panels = plt.subplots(
+        1, len(names), figsize=(2.7 * len(names) + 0.6, 3.6), squeeze=False, layout="constrained"
+    )
+    shown = ("DPSGLDClassifier, spline", "DP-EBM, defaults", "DP-EBM, tuned")
+    for axes, name in zip(panels[0], names, strict=True):
+        mine = [row for row in rows if row["data"] == name]
+        for method in shown:
+            line = sorted(
+                (row for row in mine if row["method"] == method), key=lambda row: row["epsilon"]
+            )
+            own = method == shown[0]
+            axes.plot(
+                [row["epsilon"] for row in line],
+                [row["auc"] for row in line],
+                label="DPSGLDClassifier, not tuned" if own else method,
+                color=COLORS["DPSGLDClassifier"]
+                if own
+                else "0.15"
+                if "tuned" in method
+                else "0.55",
+                ls="-" if own else "--",
+                marker="o" if own else "x",
+                lw=2.0 if own else 1.4,
+            )
+        plain = next(row for row in mine if row["epsilon"] is None)
+        axes.axhline(plain["auc"], color="black", lw=1.0)
+        _ticks(axes, mine)
+        axes.set(title=titles.get(name, name), xlabel="ε")
+        axes.title.set_fontsize(10)
+    panels[0, 0].set_ylabel("test AUC (line: not private)")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+    return path.name
 
 
 def _linear_accuracy(rows, names, path):
@@ -205,7 +257,7 @@ def _table_accuracy(rows, name, path):
 
 
 def _speed(rows, path):
-    """Bars of seconds a fit and of examples a second, on logarithmic axes."""
+    """Bars of seconds per fit and of examples per second, on logarithmic axes."""
     import matplotlib.pyplot as plt
 
     cases = list(dict.fromkeys(row["case"] for row in rows))

@@ -7,16 +7,27 @@ import time
 import numpy as np
 from sklearn.metrics import log_loss, roc_auc_score
 
-METRICS = ("accuracy", "auc", "log_loss", "seconds")
+METRICS = ("accuracy", "auc", "log_loss", "calibration_error", "seconds")
+
+
+def calibration_error(y_test, probability, n_bins=15):
+    """Return the mean distance of frequency and probability over bins of equally many rows."""
+    order = np.argsort(probability, kind="stable")
+    distances = [
+        len(rows) * abs(np.mean(y_test[rows] == 1) - np.mean(probability[rows]))
+        for rows in np.array_split(order, n_bins)
+    ]
+    return float(sum(distances) / len(order))
 
 
 def scores(y_test, probability):
-    """Return accuracy, AUC and log loss of the probabilities of class 1."""
+    """Return accuracy, AUC, log loss and calibration error of the probabilities of class 1."""
     probability = np.clip(np.asarray(probability, dtype=np.float64), 1e-12, 1 - 1e-12)
     return {
         "accuracy": float(np.mean((probability > 0.5) == (y_test == 1))),
         "auc": float(roc_auc_score(y_test, probability)),
         "log_loss": float(log_loss(y_test, probability)),
+        "calibration_error": calibration_error(y_test, probability),
     }
 
 

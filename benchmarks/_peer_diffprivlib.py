@@ -2,7 +2,7 @@
 
     python _peer_diffprivlib.py JOB.json
 
-Prints one JSON line a result. The penalty is tuned for every epsilon on splits of the training
+Prints one JSON line per result. The penalty is tuned for every epsilon on splits of the training
 rows, one for each seed of the noise, and nothing is charged for that: it flatters the peer.
 """
 
@@ -17,7 +17,7 @@ import diffprivlib
 import numpy as np
 import sklearn
 from _metrics import scores, summarize, timed, tuning_split
-from diffprivlib.models import GaussianNB, LogisticRegression
+from diffprivlib.models import GaussianNB, LinearRegression, LogisticRegression
 
 GRID = 10.0 ** np.arange(-4.0, 2.1, 1.0)
 
@@ -100,13 +100,27 @@ def speed(job, data):
     say(seconds=min(times))
 
 
+def regression(job, data):
+    """Predictions of linear regression: rows in a box, a target between its bounds."""
+    (low, high), bounds = data["box"], tuple(data["target_bounds"])
+    for epsilon in job["epsilons"]:
+        for seed in job["seeds"]:
+            model = LinearRegression(
+                epsilon=epsilon, bounds_X=(low, high), bounds_y=bounds, random_state=seed
+            )
+            model.fit(data["X"], data["y"])
+            found = np.asarray(model.predict(data["X_test"])).ravel()
+            say(epsilon=epsilon, seed=seed, predicted=found.tolist())
+
+
 def main():
     warnings.simplefilter("ignore")
     with open(sys.argv[1]) as file:
         job = json.load(file)
     say(versions={"diffprivlib": diffprivlib.__version__, "its scikit-learn": sklearn.__version__})
     data = dict(np.load(job["data"]))
-    {"accuracy": accuracy, "speed": speed}[job["task"]](job, data)
+    tasks = {"accuracy": accuracy, "speed": speed, "regression": regression}
+    tasks[job["task"]](job, data)
 
 
 if __name__ == "__main__":

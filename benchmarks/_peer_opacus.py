@@ -2,7 +2,7 @@
 
     python _peer_opacus.py JOB.json
 
-Prints one JSON line a result. Step, momentum, clipping norm, batch, length and averaging of the
+Prints one JSON line per result. Step, momentum, clipping norm, batch, length and averaging of the
 last half of the iterates are tuned for every epsilon on splits of the training rows, and nothing
 is charged for that: it flatters the peer. Full batches (noisy gradient descent) are among the
 choices. Tuning runs the same recursion with the clipping written out for a linear model, which is

@@ -175,7 +175,7 @@ def hmm(store, only, quick):
 
 
 def hmc(store, sets, only, quick):
-    """Effective draws a second of the posterior of the same rows and prior."""
+    """Effective draws per second of the posterior of the same rows and prior."""
     rows = next(data for data in sets if data.sizes is None)
     n = min(len(rows.X), 1_000 if quick else 10_000)
     X, y = np.ascontiguousarray(rows.X[:n]), rows.y[:n].astype(np.int64)
@@ -204,7 +204,7 @@ def hmc(store, sets, only, quick):
 
 
 def noise(store, only, quick):
-    """Exact integer noise, draws a second, at scales from a fraction to a billion."""
+    """Exact integer noise, draws per second, at scales from a fraction to a billion."""
     n_draws, n_peer = (20_000, 1_000) if quick else (1_000_000, 5_000)
     generator = randomness.make_generator()
     for kind in ("laplace", "gaussian"):

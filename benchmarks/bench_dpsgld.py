@@ -169,7 +169,7 @@ def chain_rate(X, y, hidden, batch_size, n_steps):
 def speed(data, quick, python, threads):
     """Throughput at batch 1024 and 4096, and the long chain of small batches."""
     name, X, y, *_ = load_census(data, "raw", quick)
-    print(f"\nThroughput on {name}, {X.shape[0]} x {X.shape[1]}, examples a second")
+    print(f"\nThroughput on {name}, {X.shape[0]} x {X.shape[1]}, examples per second")
     for label, hidden in (("logistic", ()), ("MLP 128-64", HIDDEN)):
         peers = {}
         if python:

@@ -1,8 +1,9 @@
 """A Gibbs sweep of PrivateHMM beside an EM iteration of hmmlearn on the same counts.
 
-hmmlearn's ``MultinomialHMM`` (``implementation="scaling"``) takes one field of counts a step, so
-the comparison uses one field of 17 values with 50 events a step. The sweep is one full Gibbs sweep:
-emissions, transitions, all states in one block, and, where the noise is modeled, the true counts.
+hmmlearn's ``MultinomialHMM`` (``implementation="scaling"``) takes one field of counts per step,
+so the comparison uses one field of 17 values with 50 events per step. The sweep is one full Gibbs
+sweep: emissions, transitions, all states in one block, and the true counts where the noise is
+modeled.
 Where each step has a single event hmmlearn's ``CategoricalHMM`` is the faster peer: it looks the
 event up, while we keep noisy indicators of all values. Times are processor seconds of one thread.
 

@@ -61,7 +61,7 @@ def cell_scores(model: PrivateHMM, log: Any, rows: np.ndarray) -> float:
 
 
 def run(log: Any, n_sequences: int, splits: range, epsilons: list[float], quick: bool) -> dict:
-    """Score every method on every split; a line a fit, so that a long run can be followed."""
+    """Score every method on every split; one line per fit, so that a long run can be followed."""
     shared = {
         "categories": log.n_categories,
         "n_times": log.n_times,

@@ -56,7 +56,7 @@ def draw(found: dict[tuple[str, float], float], epsilons: tuple[float, ...], pat
     ax.set(xscale="log", xlabel="ε", ylabel="share of states found")
     ax.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
     ax.minorticks_off()
-    ax.set_title("50 events a cell, three fields, 20 x 60 cells")
+    ax.set_title("50 events per cell, three fields, 20 x 60 cells")
     ax.legend(frameon=False, loc="lower right")
     figure.savefig(path, dpi=150)
 

@@ -8,9 +8,9 @@
     python benchmarks/run.py --from A.json B.json             # the same, merged; later files win
     python benchmarks/run.py --quick                          # under a minute, elsewhere
 
-Without ``--data`` (or ``SKDPBAYES_DATA``) a made-up census stands in for Adult. diffprivlib and
-Opacus need versions of their own: ``--environments`` makes a virtual environment for each in the
-folder (once), or ``--diffprivlib-python`` and ``--opacus-python`` name interpreters that have them.
+Without ``--data`` (or ``SKDPBAYES_DATA``) a made-up census stands in for Adult. diffprivlib,
+Opacus and interpret need versions of their own: ``--environments`` makes a virtual environment for
+each in the folder (once), or ``--diffprivlib-python`` and so on name interpreters that have them.
 hmmlearn, nutpie, NumPyro and OpenDP are compared where they are installed
 (``pip install -e ".[bench]"``). Every row is saved as it is measured.
 """
@@ -29,10 +29,11 @@ import _accuracy
 import _environments
 import _figures
 import _page
+import _tables
 import _timings
 from _store import ROOT, Store, machine
 
-PARTS = ("accuracy", "speed", "hmm", "hmc", "noise")
+PARTS = ("accuracy", "tables", "speed", "hmm", "hmc", "noise")
 
 
 def parse(arguments=None):
@@ -51,6 +52,7 @@ def parse(arguments=None):
     add("--environments", metavar="DIR", help="make the peers' environments here")
     add("--diffprivlib-python", metavar="PYTHON")
     add("--opacus-python", metavar="PYTHON")
+    add("--interpret-python", metavar="PYTHON")
     add("--output", metavar="DIR", help="folder of the page (docs; a scratch folder if --quick)")
     add("--from", dest="sources", nargs="+", metavar="JSON", help="draw the page from these")
     return parser.parse_args(arguments)
@@ -67,6 +69,9 @@ def measure(args, store, only):
     if "peers" in only and {"accuracy", "speed"} & set(args.parts):
         named = {"diffprivlib": args.diffprivlib_python, "opacus": args.opacus_python}
         pythons = _environments.interpreters(named, args.environments)
+    if "peers" in only and "tables" in args.parts:
+        named = {"interpret": args.interpret_python}
+        pythons |= _environments.interpreters(named, args.environments, ["interpret"])
     needed = {"accuracy", "speed", "hmc"} & set(args.parts)
     sets = _accuracy.load(args.data, args.quick) if needed else []
     threads = machine()["threads"]
@@ -81,6 +86,10 @@ def measure(args, store, only):
                 names = [d.name for d in chosen]
                 store.finish(part, who, time.perf_counter() - start, names)
             continue
+        elif part == "tables":
+            seeds = min(args.peer_seeds, 2) if args.quick else args.peer_seeds
+            python = pythons.get("interpret")
+            _tables.measure(store, only, args.data, python, seeds, args.quick)
         elif part == "speed":
             _timings.speed(store, sets, only, pythons, threads, args.quick)
         elif part == "hmm":

@@ -127,7 +127,7 @@ if truth is not None:
     ax.set(xscale="log", xlabel="ε", ylabel="share of states found")
     ax.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
     ax.minorticks_off()
-    ax.set_title("50 events a cell, three fields, 20 × 60 cells")
+    ax.set_title("50 events per cell, three fields, 20 × 60 cells")
     ax.legend(frameon=False)
     plt.show()
 

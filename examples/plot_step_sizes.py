@@ -66,8 +66,8 @@ for adjacency in ("zero_out",) if quick else ("zero_out", "replace_one"):
     print(f"a first step of 0.103 costs epsilon = {spent:.3f} ({adjacency})")
 
 # %%
-# Figures 1 and 2
-# ---------------
+# Figure 1, and schedules
+# -----------------------
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
 for color, (name, steps_of) in enumerate(values.items()):
     style = "--" if "printed" in name else "-"
@@ -83,4 +83,36 @@ right.loglog(times, np.full(n_steps, points["fixed", "zero_out"]), "C1", label="
 right.loglog(times, np.full(n_steps, bound(0.1, method="wang2015")), "C2", label="Wang et al. 2015")
 right.set(xlabel="iteration", ylabel="step η", title="Schedules at ε = 0.1, as printed")
 right.legend(fontsize=8)
+
+# %%
+# Figure 2: bounds against the number of records and the norm
+# -----------------------------------------------------------
+# Steps as many as records and delta = 1 / N, as printed. To first order a chain costs
+# :math:`\mu^2 = L^2 \sum_t \eta_t / N`, so that the bound is in proportion to :math:`1/L^2` and to
+# the cube root of N; the paper reads 1/L and "stable in N" off its picture.
+
+
+def of_setting(epsilon, n, norm, method="limit"):
+    """Largest first step of the decreasing schedule in the convention of Li et al."""
+    public = {"n_steps": n, "batch_size": max(1, n // 100), "n_samples": n, "clip_norm": norm}
+    options = {"decay": 1 / 3, "adjacency": "zero_out", "noise_per_step": 1.0, "method": method}
+    return n * step_size_bound(epsilon, 1.0 / n, **public, **options)
+
+
+figure, (top, bottom) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+by_records = {n: [of_setting(e, n, 1.0) for e in epsilons] for n in (10**3, 10**4, 10**5, 10**6)}
+by_norm = {norm: [of_setting(e, 10**4, norm) for e in epsilons] for norm in (0.1, 0.5, 1.0, 10.0)}
+for axis, curves_of, name in ((top, by_records, "N"), (bottom, by_norm, "L")):
+    for value, steps_of in curves_of.items():
+        axis.loglog(epsilons, steps_of, label=f"{name} = {value:,}")
+    axis.set(xlabel="ε", ylabel="largest first step η")
+exact = of_setting(0.5, 10**4, 1.0, method="pld")
+for axis in (top, bottom):
+    axis.loglog([0.5], [exact], "k.", label="exact")
+    axis.legend(fontsize=8)
+top.set_title("L = 1, T = N, δ = 1/N")
+bottom.set_title("N = 10,000")
+print(
+    f"N = 10,000, L = 1, epsilon = 0.5: {exact:.4f} exact, {of_setting(0.5, 10**4, 1.0):.4f} limit"
+)
 plt.show()

@@ -36,6 +36,13 @@ class Demo:
     params: dict[str, Any]
     score: Callable[[Any, Any, Any], float] = lambda fitted, X, y: fitted.score(X, y)
     what: str = "census: test accuracy"
+    note: str = ""
+    """What the table adds to the estimator's name."""
+
+    @property
+    def name(self) -> str:
+        """Return what the table calls it."""
+        return f"{self.estimator}{self.note}"
 
     def guess(self, y: Any) -> float:
         """Score of always saying the most frequent label, which needs no data."""
@@ -70,6 +77,26 @@ class EventLogDemo(Demo):
         return make(epsilon=epsilon, random_state=seed, **self.params).fit(
             X, times=times, sequences=sequences
         )
+
+
+@dataclass(frozen=True)
+class PersonsDemo(Demo):
+    """Persons with several records each: the first column holds their ids."""
+
+    def fit(self, X: Any, y: Any, epsilon: float, seed: int | None) -> Any:
+        """Fit the estimator so that all records of a person are protected together."""
+        make = getattr(skdpbayes, self.estimator)
+        model = make(epsilon=epsilon, random_state=seed, **self.params)
+        return model.fit(X[:, 1:], y, units=X[:, 0])
+
+
+def census_visits(n_samples: int) -> Data:
+    """One to three yearly records of every person of the census; persons are held out whole."""
+    X_train, X_test, y_train, y_test = census_rows(n_samples // 2)
+    times = randomness.make_generator(0).integers(1, 4, len(X_train))
+    ids = np.repeat(np.arange(len(X_train)), times)
+    test = np.column_stack([np.arange(len(X_test)), X_test])
+    return np.column_stack([ids, X_train[ids]]), test, y_train[ids], y_test
 
 
 @dataclass(frozen=True)
@@ -114,6 +141,13 @@ def matched_states(fitted: Any, X: Any, states: Any) -> float:
 
 DEMOS: list[Demo] = [
     Demo("DPSGLDClassifier", census_rows, {"delta": DELTA}),
+    PersonsDemo(
+        "DPSGLDClassifier",
+        census_visits,
+        {"delta": DELTA},
+        lambda fitted, X, y: fitted.score(X[:, 1:], y),
+        note=", units",
+    ),
     Demo("DPSGLDNetworkClassifier", census_rows, {"delta": DELTA, "hidden_layer_sizes": (16,)}),
     Demo("ObjPertLogisticRegression", census_rows, {"delta": DELTA}),
     Demo("OPSLogisticRegression", census_rows, {"delta": DELTA}),
@@ -172,7 +206,7 @@ def run_demos(epsilons: tuple[float, ...], n_samples: int, seed: int | None) -> 
                 accuracy = demo.score(fitted, X_test, y_test)
                 rows.append(
                     Row(
-                        demo.estimator,
+                        demo.name,
                         demo.what,
                         epsilon,
                         fitted.privacy_,
@@ -286,7 +320,8 @@ def run(args: argparse.Namespace) -> int:
         f"A made-up census of {n_samples:,} records, a quarter of it for testing, and a made-up log"
     )
     print("of as many events. Each fit is (epsilon, delta)-differentially private when one")
-    print("record may be replaced by any other (replace_one).\n", flush=True)
+    print("record may be replaced by any other (replace_one); with units, when all records of")
+    print("a person may be, here one to three.\n", flush=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", skdpbayes.PrivacyWarning)
         rows = run_demos(epsilons, n_samples, seed=None)

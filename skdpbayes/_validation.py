@@ -111,13 +111,22 @@ def is_fitted(estimator: Any) -> bool:
 
 
 def validate_data(estimator: Any, *table: Any, **checks: Any) -> Any:
-    """Validate as scikit-learn does; of missing values, say what replaces them and learns nothing.
+    """Validate as scikit-learn does, with errors that suit private records.
 
-    scikit-learn recommends imputers that learn from the records.
+    Of missing values scikit-learn recommends imputers that learn from the records, and of text it
+    quotes the value that it found, which is somebody's.
     """
     try:
         return validation.validate_data(estimator, *table, **checks)
     except ValueError as error:
+        if "could not convert string" in str(error):
+            names = text_columns(table[0])
+            where = f" ({', '.join(names[:5])}{', ...' if len(names) > 5 else ''})" if names else ""
+            raise ValueError(
+                f"Input X holds text{where}. {type(estimator).__name__} takes numbers: encode the "
+                "columns by their public categories: private_preprocessor(categories={...}), or "
+                "OrdinalEncoder(categories=[...]) for models of counts."
+            ) from None
         if "Input X contains NaN" not in str(error):
             raise
         raise ValueError(
@@ -125,6 +134,15 @@ def validate_data(estimator: Any, *table: Any, **checks: Any) -> Any:
             "them by a public one. private_preprocessor(missing=[...]) and "
             "SimpleImputer(strategy='constant', fill_value=...) learn nothing from the records."
         ) from error
+
+
+def text_columns(X: Any) -> list[str]:
+    """Name the columns of a data frame whose declared type is not one of numbers."""
+    if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
+        return []
+    kinds = ("object", "str", "categor", "enum")
+    types = zip(X.columns, X.dtypes, strict=True)
+    return [str(name) for name, dtype in types if str(dtype).lower().startswith(kinds)]
 
 
 def probe(estimator: Any) -> Any:

@@ -27,7 +27,7 @@ def run(*arguments):
 @pytest.mark.slow
 def test_quick_mode_writes_page_plots_and_results(tmp_path):
     pytest.importorskip("matplotlib")
-    run("--quick", "--parts", "accuracy", "noise", "--seeds", 1, "--output", tmp_path)
+    run("--quick", "--parts", "accuracy", "tables", "noise", "--seeds", 1, "--output", tmp_path)
     content = json.loads((tmp_path / "benchmarks.json").read_text())
     rows = [row for row in content["rows"] if row["part"] == "accuracy"]
     methods = {row["method"] for row in rows}
@@ -36,6 +36,8 @@ def test_quick_mode_writes_page_plots_and_results(tmp_path):
     assert all(row["adjacency"] for row in rows)
     assert all(stamp["complete"] for stamp in content["stamps"].values())
     page = (tmp_path / "benchmarks.md").read_text()
+    rows += [row for row in content["rows"] if row["part"] == "tables"]
+    assert {row["part"] for row in rows} == {"accuracy", "tables"}
     for row in rows:
         assert row["method"].split(",")[0] in page
         assert f"{row['accuracy']:.4f}" in page

@@ -33,10 +33,8 @@ def test_the_demo_prints_a_table_a_plot_and_a_claim_that_fit_a_terminal(capsys, 
     assert out.isascii()
     assert max(map(len, out.splitlines())) <= 80 + len(str(tmp_path))
     for letter, demo in zip(_demo.LETTERS, _demo.DEMOS, strict=False):
-        (line,) = [
-            line for line in out.splitlines() if line.startswith(f"{letter} {demo.estimator} ")
-        ]
-        delta, *numbers = line.replace("(pure)", "").split()[2:]
+        (line,) = [line for line in out.splitlines() if line.startswith(f"{letter} {demo.name} ")]
+        delta, *numbers = line.removeprefix(f"{letter} {demo.name}").replace("(pure)", "").split()
         assert float(delta) == demo.params.get("delta", 0.0)
         at_half, at_two, plain, seconds = map(float, numbers)
         assert 0.0 < min(at_half, at_two, plain) <= max(at_half, at_two, plain) <= 1.0

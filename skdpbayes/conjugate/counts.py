@@ -12,21 +12,21 @@ from skdpbayes import samplers
 from skdpbayes._validation import check_integer, check_real
 from skdpbayes.conjugate.model import (
     ATTEMPTS,
+    AnyValues,
     ConjugateModel,
     Draw,
     draw_from_log_weights,
     log_binomial,
     log_noise_at,
     ops_eta,
+    release_sums,
     snapped,
     total_of,
 )
-from skdpbayes.fitting.chunks import ChunkedValues, Values
 from skdpbayes.privacy.budget import Budget, Noise
 from skdpbayes.privacy.events import BoundedRange
 from skdpbayes.privacy.mechanisms.exponential_mechanism import truncated_dirichlet_range
 from skdpbayes.privacy.sensitivity import moved
-from skdpbayes.release import counts as release
 from skdpbayes.release.floored import ROUNDING, draw_floored_dirichlet, floored_conditions
 
 __all__ = ["BetaBernoulli", "DirichletCategorical"]
@@ -88,13 +88,13 @@ class BetaBernoulli(ConjugateModel):
 
     def _release(
         self,
-        values: Values | ChunkedValues,
+        values: AnyValues,
         noise: Noise,
         naive: bool,
         generator: np.random.Generator,
     ) -> tuple[dict[str, Any], Draw]:
         n = values.size
-        noisy = int(release.counts(generator, values.total(total_of), noise)[0])
+        noisy = int(release_sums(generator, values, values.total(total_of), noise)[0])
         if naive:
             first, log_weights = min(max(noisy, 0), n), np.zeros(1)
         else:  # beta-binomial prior of the true count times the noise
@@ -180,13 +180,13 @@ class DirichletCategorical(ConjugateModel):
 
     def _release(
         self,
-        values: Values | ChunkedValues,
+        values: AnyValues,
         noise: Noise,
         naive: bool,
         generator: np.random.Generator,
     ) -> tuple[dict[str, Any], Draw]:
         counts = values.total(partial(np.bincount, minlength=self.n_categories))
-        noisy = release.counts(generator, counts, noise)
+        noisy = release_sums(generator, values, counts, noise)
         released = {"counts": noisy, "n_total": values.size, "noise_scale": noise.scale}
         if naive:
             return released, partial(_draw_dirichlet, np.maximum(noisy, 0) + self.alpha)

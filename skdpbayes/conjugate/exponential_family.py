@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from skdpbayes._validation import check_integer, check_scale
-from skdpbayes.conjugate.model import ConjugateModel, Draw
-from skdpbayes.fitting.chunks import ChunkedValues, Values
+from skdpbayes.conjugate.model import AnyValues, ConjugateModel, Draw, release_sums
 from skdpbayes.privacy.budget import Budget, Noise
-from skdpbayes.release import counts as release
 
 __all__ = ["ExponentialFamily"]
 
@@ -149,14 +147,14 @@ class ExponentialFamily(ConjugateModel):
 
     def _release(
         self,
-        values: Values | ChunkedValues,
+        values: AnyValues,
         noise: Noise,
         naive: bool,
         generator: np.random.Generator,
     ) -> tuple[dict[str, Any], Draw]:
         n = values.size
         exact = values.total(partial(self._total, noise.law))
-        noisy = release.counts(generator, exact, noise) / STEPS
+        noisy = release_sums(generator, values, exact, noise) / STEPS
         center, unit = self._place()
         total = n * center + unit * noisy
         scale = unit * noise.scale / STEPS

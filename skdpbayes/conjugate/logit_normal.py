@@ -13,21 +13,21 @@ from skdpbayes._validation import check_choice, check_real
 from skdpbayes.conjugate.counts import check_binary
 from skdpbayes.conjugate.model import (
     ATTEMPTS,
+    AnyValues,
     ConjugateModel,
     Draw,
     draw_from_log_weights,
     log_binomial,
     log_noise_at,
+    release_sums,
     snapped,
     total_of,
 )
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.fitting.chunks import ChunkedValues, Values
 from skdpbayes.privacy.budget import Budget, Noise
 from skdpbayes.privacy.events import GaussianDP
 from skdpbayes.privacy.mechanisms.exponential_mechanism import minami2016_mu
 from skdpbayes.privacy.mechanisms.gdp import gdp_mu
-from skdpbayes.release import counts as release
 
 __all__ = ["LogitNormalBernoulli"]
 
@@ -91,13 +91,13 @@ class LogitNormalBernoulli(ConjugateModel):
 
     def _release(
         self,
-        values: Values | ChunkedValues,
+        values: AnyValues,
         noise: Noise,
         naive: bool,
         generator: np.random.Generator,
     ) -> tuple[dict[str, Any], Draw]:
         n = values.size
-        noisy = int(release.counts(generator, values.total(total_of), noise)[0])
+        noisy = int(release_sums(generator, values, values.total(total_of), noise)[0])
         z, width = self._grid(n)
         if naive:
             log_likelihood = min(max(noisy, 0), n) * z

@@ -6,28 +6,31 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from scipy.special import gammaln
 from sklearn.base import BaseEstimator
 
 from skdpbayes import randomness
-from skdpbayes._validation import check_choice, check_integer, check_real
+from skdpbayes._validation import check_choice, check_integer, check_real, take_rows
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting.chunks import ChunkedValues, Values, read_values
 from skdpbayes.fitting.estimator import make_budget, spent
+from skdpbayes.fitting.units import WHOLE, share_out, sum_fractions, unit_codes
 from skdpbayes.privacy.budget import NO_NOISE, Budget, Noise
 from skdpbayes.privacy.calibration import smallest_noise
 from skdpbayes.privacy.composition.composed import repeat
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent, PureDP
-from skdpbayes.privacy.guarantee import PrivacyGuarantee
+from skdpbayes.privacy.guarantee import PrivacyGuarantee, Unit
 from skdpbayes.privacy.mechanisms.bounded_range import bounded_range_eta
 from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian
 from skdpbayes.privacy.mechanisms.gdp import gdp_mu
 from skdpbayes.privacy.sensitivity import moved
+from skdpbayes.release.counts import counts
+from skdpbayes.release.fractions import fractions
 
-__all__ = ["ConjugateModel", "ConjugatePlan", "PrivatePosterior"]
+__all__ = ["AnyValues", "ConjugateModel", "ConjugatePlan", "PrivatePosterior", "release_sums"]
 
 MECHANISMS = ("laplace", "gaussian", "ops")
 POSTERIORS = ("noise_aware", "naive")
@@ -170,8 +173,8 @@ class ConjugateModel(BaseEstimator):
         delta : float, default=0.0
             In [0, 1); ``mechanism="gaussian"`` needs it to be positive.
         **options
-            ``mechanism``, ``adjacency``, ``posterior``, ``random_state`` and ``ledger`` as for
-            ``posterior``.
+            ``mechanism``, ``adjacency``, ``posterior``, ``units``, ``random_state`` and ``ledger``
+            as for ``posterior``.
 
         Returns
         -------
@@ -191,6 +194,7 @@ class ConjugateModel(BaseEstimator):
         mechanism: str = "laplace",
         adjacency: str = "replace_one",
         posterior: str = "noise_aware",
+        units: Any = None,
         random_state: Any = None,
         ledger: Any = None,
     ) -> PrivatePosterior:
@@ -211,6 +215,12 @@ class ConjugateModel(BaseEstimator):
         posterior : {"noise_aware", "naive"}, default="noise_aware"
             Whether the noise is part of the model, or the noisy statistic, projected to the
             possible values, is taken for the true one.
+        units : array-like of shape (n_records,), default=None
+            Whose record each is: any hashable ids. All records of one person are then protected
+            together, each of her m records counts 1/m, and the number of persons is public while
+            the number of records is not. The released sums are rounded to what whole records of
+            that many persons could add up to. Not for ``mechanism="ops"`` nor for data in chunks.
+            None: every record is a unit.
         random_state : int, Generator or None, default=None
             Secure if None.
         ledger : PrivacyLedger or None, default=None
@@ -223,7 +233,16 @@ class ConjugateModel(BaseEstimator):
         check_choice("mechanism", mechanism, MECHANISMS)
         check_choice("posterior", posterior, POSTERIORS)
         self._check()
-        values = read_values(self._read, data)
+        values: Values | ChunkedValues | PersonValues = read_values(self._read, data)
+        if units is not None:
+            if mechanism == "ops":
+                raise ValueError(
+                    "mechanism='ops' draws from a likelihood of whole records; with units use "
+                    "mechanism='laplace' or 'gaussian'."
+                )
+            if isinstance(values, ChunkedValues):
+                raise TypeError("units are taken with data in memory only; load the chunks.")
+            values = PersonValues.of(values.held, units)
         n = values.size
         if n < self._fewest:
             raise ValueError(f"data must have at least {self._fewest} records.")
@@ -232,11 +251,20 @@ class ConjugateModel(BaseEstimator):
                 "data in chunks need noise: mechanism='laplace' or 'gaussian' and a finite "
                 "epsilon. Pass data in memory otherwise."
             )
-        budget = make_budget(epsilon, delta, adjacency, ledger, random_state, n, stacklevel=3)
+        unit: Unit = "record" if units is None else "person"
+        budget = make_budget(
+            epsilon, delta, adjacency, ledger, random_state, n, unit=unit, stacklevel=3
+        )
         if mechanism == "ops":
             plan = self._plan_draw(n, budget)
         else:
-            plan = _plan_noise(budget, mechanism, *self._moves(moved(adjacency)))
+            l1, squared_l2, steps = self._moves(moved(adjacency))
+            if isinstance(values, PersonValues):
+                values.check(steps)
+            plan = _plan_noise(budget, mechanism, l1, squared_l2, steps * values.share)
+            # on what is added up, not on fractions of it
+            noise = replace(plan.noise, scale=plan.noise.scale / values.share)
+            plan = replace(plan, noise=noise)
             plan = replace(plan, conditions=self._conditions())
         # without noise the released statistic is the true one
         naive = posterior == "naive" or not budget.private
@@ -279,7 +307,7 @@ class ConjugateModel(BaseEstimator):
 
     def _release(
         self,
-        values: Values | ChunkedValues,
+        values: AnyValues,
         noise: Noise,
         naive: bool,
         generator: np.random.Generator,
@@ -296,6 +324,50 @@ class ConjugateModel(BaseEstimator):
     ) -> np.ndarray:
         """Release one draw, shape (1, ...), from the tempered posterior."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class PersonValues:
+    """Records of persons, each of whose m records counts 1/m."""
+
+    held: Any
+    """The records that count."""
+    weight: np.ndarray
+    size: int
+    """Number of persons."""
+    share: ClassVar[int] = WHOLE
+    """Sums are in units of one over this number."""
+
+    @classmethod
+    def of(cls, held: Any, units: Any) -> PersonValues:
+        """Weigh validated records by their persons."""
+        codes, n_units = unit_codes(units, len(held))
+        used, weight = share_out(codes, n_units)
+        return cls(held if used is None else take_rows(held, used), weight, n_units)
+
+    def check(self, steps: int) -> None:
+        """Refuse sums that 64 bits do not hold; squares of a grid have up to 2^20 steps."""
+        if self.size * max(steps, 1 << 20) * self.share >= 2**62:
+            raise ValueError(
+                f"the fractions of {self.size} persons do not fit into 64 bits at {steps} steps "
+                "per record; use a smaller bound."
+            )
+
+    def total(self, kernel: Callable[[Any], np.ndarray]) -> np.ndarray:
+        """Return a sum over records by their weights that is exact, in units of 1 / share."""
+        return sum_fractions(self.weight, lambda rows: kernel(take_rows(self.held, rows)))
+
+
+AnyValues: TypeAlias = Values | ChunkedValues | PersonValues
+
+
+def release_sums(
+    generator: np.random.Generator, values: AnyValues, exact: np.ndarray, noise: Noise
+) -> np.ndarray:
+    """Release integer sums; those of persons are rounded to whole steps afterwards."""
+    if values.share == 1:
+        return counts(generator, exact, noise)
+    return np.rint(fractions(generator, exact, noise, values.share)).astype(np.int64)
 
 
 def _first_draws(draws: np.ndarray, generator: np.random.Generator, n_draws: int) -> np.ndarray:

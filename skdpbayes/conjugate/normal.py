@@ -15,19 +15,20 @@ from skdpbayes._validation import check_choice, check_integer, check_real
 from skdpbayes.conjugate.logit_normal import CALIBRATIONS, allowed_mu
 from skdpbayes.conjugate.model import (
     ATTEMPTS,
+    AnyValues,
     ConjugateModel,
     Draw,
     draw_from_log_weights,
     log_noise_at,
+    release_sums,
     snapped,
 )
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.fitting.chunks import ChunkedValues, Values
+from skdpbayes.fitting.chunks import Values
 from skdpbayes.privacy.budget import Budget, Noise
 from skdpbayes.privacy.events import BoundedRange, GaussianDP
 from skdpbayes.privacy.mechanisms.gdp import gdp_epsilon
 from skdpbayes.privacy.sensitivity import moved
-from skdpbayes.release.counts import counts as release_counts
 from skdpbayes.release.floats import floats as release_floats
 
 __all__ = ["NormalMean", "NormalModel"]
@@ -154,17 +155,16 @@ class NormalMean(NormalModel):
 
     def _release(
         self,
-        values: Values | ChunkedValues,
+        values: AnyValues,
         noise: Noise,
         naive: bool,
         generator: np.random.Generator,
     ) -> tuple[dict[str, Any], Draw]:
         n, half = values.size, self._half
         exact = values.total(partial(self._integer_sums, offset=0))[:1]
-        noisy = float(release_counts(generator, exact, noise)[0]) / models.GRID
+        noisy = float(release_sums(generator, values, exact, noise)[0]) / models.GRID
         total = n * self._center + half * noisy
-        if noise.law == "none":  # not even rounded
-            assert isinstance(values, Values)
+        if noise.law == "none" and isinstance(values, Values):  # not even rounded
             total = float(values.held.sum())
         in_units = replace(noise, scale=half * noise.scale / models.GRID)
         released = {"total": total, "n_total": n, "noise_scale": in_units.scale}

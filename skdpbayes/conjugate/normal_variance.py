@@ -11,13 +11,18 @@ import numpy as np
 
 from skdpbayes import models, samplers
 from skdpbayes._validation import check_real
-from skdpbayes.conjugate.model import Draw, draw_from_log_weights, ops_eta
+from skdpbayes.conjugate.model import (
+    AnyValues,
+    Draw,
+    draw_from_log_weights,
+    ops_eta,
+    release_sums,
+)
 from skdpbayes.conjugate.normal import NormalModel
-from skdpbayes.fitting.chunks import ChunkedValues, Values
+from skdpbayes.fitting.chunks import Values
 from skdpbayes.privacy.budget import Budget, Noise
 from skdpbayes.privacy.events import BoundedRange
 from skdpbayes.privacy.sensitivity import moved
-from skdpbayes.release import counts as release
 
 __all__ = ["NormalMeanVariance"]
 
@@ -68,7 +73,7 @@ class NormalMeanVariance(NormalModel):
 
     def _release(
         self,
-        values: Values | ChunkedValues,
+        values: AnyValues,
         noise: Noise,
         naive: bool,
         generator: np.random.Generator,
@@ -77,13 +82,12 @@ class NormalMeanVariance(NormalModel):
         kappa = models.moment_offset(noise.law)
         exact = values.total(partial(self._integer_sums, offset=int(kappa * models.GRID**2)))
         parts = [
-            release.counts(generator, exact[i : i + 1], replace(noise, scale=scale * unit))
+            release_sums(generator, values, exact[i : i + 1], replace(noise, scale=scale * unit))
             for i, unit in enumerate(_UNITS.tolist())
         ]
         noisy = np.concatenate(parts) / _UNITS
         released = {"sums": noisy, "n_total": n, "noise_scale": scale}
-        if noise.law == "none":
-            assert isinstance(values, Values)
+        if noise.law == "none" and isinstance(values, Values):
             moments = float(values.held.mean()), float(values.held.var())
             return released, partial(_draw_normal, n, moments)
         if naive:

@@ -12,19 +12,19 @@ from skdpbayes import samplers
 from skdpbayes._validation import check_integer, check_real
 from skdpbayes.conjugate.model import (
     ATTEMPTS,
+    AnyValues,
     ConjugateModel,
     Draw,
     draw_from_log_weights,
     log_noise_at,
     ops_eta,
+    release_sums,
     snapped,
     total_of,
 )
-from skdpbayes.fitting.chunks import ChunkedValues, Values
 from skdpbayes.privacy.budget import Budget, Noise
 from skdpbayes.privacy.events import BoundedRange
 from skdpbayes.privacy.sensitivity import moved
-from skdpbayes.release import counts as release
 
 __all__ = ["GammaPoisson"]
 
@@ -89,13 +89,13 @@ class GammaPoisson(ConjugateModel):
 
     def _release(
         self,
-        values: Values | ChunkedValues,
+        values: AnyValues,
         noise: Noise,
         naive: bool,
         generator: np.random.Generator,
     ) -> tuple[dict[str, Any], Draw]:
         n, top = values.size, self.max_count * values.size
-        noisy = int(release.counts(generator, values.total(total_of), noise)[0])
+        noisy = int(release_sums(generator, values, values.total(total_of), noise)[0])
         first, log_weights = min(max(noisy, 0), top), np.zeros(1)
         if not naive:  # negative-binomial prior of the true sum times the noise, where it matters
             reach = int(np.ceil((40.0 if noise.law == "laplace" else 9.0) * noise.scale)) + 1

@@ -146,7 +146,7 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         clip = bool(np.isfinite(self.epsilon))
         checks = self._table_checks | {"dtype": np.float64, "y_numeric": True}
         if is_chunked(X) or is_chunked(y):
-            numbers = Numbers(partial(scale, clip=clip))
+            numbers = self._numbers(partial(scale, clip=clip))
             return read_chunks(self, X, y, bound=bound, target=numbers, **checks)
         reader = probe(self)
         X, y = validate_data(reader, X, y, **checks)
@@ -154,6 +154,10 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         public = Public(X.shape[0], X.shape[1], names=names)
         target = scale(np.asarray(y, dtype=np.float64), clip=clip)
         return Records(public, X, target, bound)
+
+    def _numbers(self, scale: Callable[[np.ndarray], np.ndarray]) -> Numbers:
+        """Targets in chunks, with what more is asked of them than of numbers."""
+        return Numbers(scale)
 
     def _target_scale(self) -> TargetScale:
         centered = check_flag("fit_intercept", self.fit_intercept)

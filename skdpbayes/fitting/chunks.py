@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import zip_longest
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
+from uuid import uuid4
 
 import numpy as np
 from scipy import sparse
@@ -28,15 +29,18 @@ from sklearn.utils.validation import check_array, column_or_1d
 from skdpbayes._validation import encode_labels, probe, validate_data
 from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.records import Block, Public, Records
+from skdpbayes.fitting.units import share_rows, unit_codes
 
 __all__ = [
     "ChunkedRecords",
     "ChunkedValues",
     "Labels",
     "Numbers",
+    "Prepared",
     "RowBlocks",
     "Values",
     "by_chunks",
+    "check_noise",
     "example_of",
     "is_chunked",
     "one_row",
@@ -46,6 +50,8 @@ __all__ = [
 
 # Partial sums are added this many at a time, where they are.
 FAN_IN = 16
+# Rows that are made ready for many passes are held while they take at most so much per worker.
+HELD_BYTES = 1 << 30
 READ_AS = (
     "Read the columns as numbers before: X.astype(float) for numbers, codes 0, 1, ... in a public "
     "order for words."
@@ -56,7 +62,7 @@ SAME_CHUNKS = (
 )
 
 OTHER_RECORDS = (
-    "A pass gave another number of records than the {n} that were validated: every pass must read "
+    "A pass gave other records than those that were validated: every pass must read "
     "the same table. Do not change files during a fit, and give RowBlocks a function, or a "
     "sequence, that can be read again."
 )
@@ -67,15 +73,16 @@ class RowBlocks:
 
     For tables that do not fit into memory, on one machine. ``fit(RowBlocks(...), RowBlocks(...))``
     takes one for the rows and one for the labels, with blocks of equal lengths. Every pass must
-    give the same records; their order may change, as long as it does for rows and labels alike.
-    Docs: :doc:`/scale`.
+    give the same records; their order may change, as long as it does for rows and labels alike and
+    neither ``units`` nor batches of some records are asked for. Docs: :doc:`/scale`.
 
     Parameters
     ----------
     source : callable or sequence
         A function without arguments that returns an iterable of blocks, called once per pass, or a
         sequence of blocks (``np.load(path, mmap_mode="r")``, say). A block is whatever ``fit``
-        takes: an array, a CSR matrix, a data frame. At most one is held at a time.
+        takes: an array, a CSR matrix, a data frame. At most one is held at a time; chains also hold
+        what they read again in every step, while it takes at most 1 GiB.
 
     Examples
     --------
@@ -137,6 +144,15 @@ def example_of(X: Any) -> Any:
     return np.empty((0, *X.shape[1:]), dtype=X.dtype)
 
 
+def check_noise(estimator: Any, X: Any) -> None:
+    """Refuse chunks without privacy, where sums are not exact and rows are read as they are."""
+    if is_chunked(X) and math.isinf(estimator.epsilon):
+        raise ValueError(
+            f"{type(estimator).__name__} with epsilon=inf takes tables in memory only: without "
+            "noise its sums are plain floats. Load rows that fit, or give a finite epsilon."
+        )
+
+
 class Target(Protocol):
     """What the second column of a table is, and what becomes of it."""
 
@@ -178,9 +194,13 @@ class Numbers:
     """Numbers, mapped by a public function."""
 
     scale: Callable[[np.ndarray], np.ndarray]
+    negative: str | None = None
+    """What is wrong with numbers below 0; None for nothing."""
 
     def inspect(self, y: np.ndarray) -> None:
         """Nothing is to be learned from numbers."""
+        if self.negative is not None and np.any(np.asarray(y) < 0):
+            raise ValueError(self.negative)
 
     def settle(self, found: list[Any]) -> tuple[None, Callable[..., np.ndarray]]:
         """Return the map."""
@@ -205,65 +225,106 @@ class Facts(NamedTuple):
 
 @dataclass(frozen=True)
 class Chunks:
-    """Pairs of chunks, and how a function is run on each of them."""
+    """Chunks of a table and of its columns, and how a function is run on each of them."""
 
     X: Any
     y: Any = None
+    also: tuple[Any, ...] = ()
+    """Columns besides; None for one that is not there."""
 
-    def each(self, task: Callable[[Any, Any], Any]) -> list[Any]:
-        """Return ``task(X, y)`` of every chunk, in order."""
+    def each(
+        self, task: Callable[..., Any], given: Sequence[Any] | None = None, *, there: bool = False
+    ) -> list[Any]:
+        """Return ``task(X, y, ...)`` of every chunk, in order; or leave it ``there``."""
         if isinstance(self.X, RowBlocks):
-            return list(self._local(task))
-        return list(_computed(self._tasks(task)))
+            return list(self._local(task, given))
+        return list(_computed(self._tasks(task, given), there=there))
 
-    def total(self, task: Callable[[Any, Any], Part]) -> Part:
-        """Add up ``task(X, y)`` over all chunks, where they are."""
+    def total(self, task: Callable[..., Part], given: Sequence[Any] | None = None) -> Any:
+        """Add up ``task(X, y, ...)`` over all chunks, where they are.
+
+        With something ``given`` for every chunk, it comes before the chunk, and chunks for which it
+        is None are passed over.
+        """
         if isinstance(self.X, RowBlocks):
-            whole = Part()
-            for part in self._local(task):
-                whole = _added([whole, part])
-            return whole
-        from dask import delayed
+            return _added(self._local(task, given))
+        return _added_up(self._tasks(task, given))
 
-        parts = self._tasks(task)
-        while len(parts) > 1:
-            groups = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
-            parts = [delayed(_added, pure=False)(group) for group in groups]
-        (whole,) = _computed(parts)
-        return whole
-
-    def _local(self, task: Callable[[Any, Any], Any]) -> Iterator[Any]:
-        if self.y is None:
-            yield from (task(block, None) for block in self.X)
-            return
+    def _local(self, task: Callable[..., Any], given: Sequence[Any] | None = None) -> Iterator[Any]:
+        columns = (self.y, *self.also)
         nothing = object()
-        for block, target in zip_longest(self.X, self.y, fillvalue=nothing):
-            if block is nothing or target is nothing:
+        read = [column for column in columns if column is not None]
+        for place, parts in enumerate(zip_longest(self.X, *read, fillvalue=nothing)):
+            if any(part is nothing for part in parts):
                 raise ValueError(f"X and y have different numbers of blocks. {SAME_CHUNKS}")
-            yield task(block, target)
+            block, *rest = parts
+            chunk = (block, *(None if column is None else rest.pop(0) for column in columns))
+            if given is None:
+                yield task(*chunk)
+            elif place >= len(given):
+                raise RuntimeError(OTHER_RECORDS)
+            elif given[place] is not None:
+                yield task(given[place], *chunk)
 
-    def _tasks(self, task: Callable[[Any, Any], Any]) -> list[Any]:
-        from dask import delayed
-
-        # names of tasks are the function's and a random number: no argument is hashed into them
-        run = delayed(task, name=None, pure=False, traverse=False)
+    def _tasks(self, task: Callable[..., Any], given: Sequence[Any] | None = None) -> list[Any]:
+        run = _delayed(task)
         blocks = _pieces(self.X)
-        targets = [None] * len(blocks) if self.y is None else _pieces(self.y)
-        if len(blocks) != len(targets):
-            raise ValueError(f"X has {len(blocks)} chunks and y has {len(targets)}. {SAME_CHUNKS}")
-        return [run(*pair) for pair in zip(blocks, targets, strict=True)]
+        columns = [
+            [None] * len(blocks) if column is None else _pieces(column)
+            for column in (self.y, *self.also)
+        ]
+        for targets in columns:
+            if len(blocks) != len(targets):
+                raise ValueError(
+                    f"X has {len(blocks)} chunks and y has {len(targets)}. {SAME_CHUNKS}"
+                )
+        chunks = list(zip(blocks, *columns, strict=True))
+        if given is None:
+            return [run(*chunk) for chunk in chunks]
+        return [
+            _delayed(partial(task, one))(*chunk)
+            for one, chunk in zip(given, chunks, strict=True)
+            if one is not None
+        ]
+
+
+def _delayed(task: Callable[..., Any]) -> Any:
+    from dask import delayed
+    from dask.utils import funcname
+
+    # names of tasks are the function's and a random number: no argument is hashed into them
+    run = delayed(partial(_quietly, task), name=None, pure=False, traverse=False)
+    return lambda *chunk: run(*chunk, dask_key_name=f"{funcname(task)}-{uuid4()}")
+
+
+class Failure(NamedTuple):
+    """The type of what a task has raised. Its words, and a worker's log of them, may quote rows."""
+
+    kind: str
+
+
+def _quietly(task: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a task; return a failure, its own or one that it was given, instead of raising it."""
+    for argument in arguments:
+        if isinstance(argument, Failure):
+            return argument
+    try:
+        return task(*arguments)
+    except Exception as error:
+        return Failure(type(error).__name__)
 
 
 def _pieces(collection: Any) -> list[Any]:
     return list(np.ravel(np.array(collection.to_delayed(), dtype=object)))
 
 
-def _computed(tasks: list[Any]) -> Any:
-    """Run tasks on the scheduler that Dask has been told to use."""
-    from dask import compute
+def _computed(tasks: list[Any], *, there: bool = False) -> Any:
+    """Run tasks on the scheduler that Dask has been told to use; leave results ``there``."""
+    from dask import compute, persist
 
     try:
-        return compute(*tasks)
+        run: Any = persist if there else compute
+        results = run(*tasks)
     except Exception as error:
         # of the cluster, not of a task: those of ours return what is wrong instead of raising it
         if type(error).__module__.partition(".")[0] in ("distributed", "tornado", "concurrent"):
@@ -272,6 +333,14 @@ def _computed(tasks: list[Any]) -> Any:
                 " Look at the memory of its workers and whether its scheduler is still there."
             ) from error
         raise
+    for result in results:
+        if isinstance(result, Failure):
+            raise RuntimeError(
+                f"A task failed on a chunk ({result.kind}; what it said may quote records and is "
+                "not shown). Look at the memory of the workers, whether they have the version of "
+                "skdpbayes that you have, and whether the table has changed during the fit."
+            )
+    return results
 
 
 class Part(NamedTuple):
@@ -281,12 +350,26 @@ class Part(NamedTuple):
     total: Any = None
 
 
-def _added(parts: list[Part]) -> Part:
-    whole = None
+def _added(parts: Iterable[Any]) -> Any:
+    n, whole = 0, None
     for part in parts:
+        if isinstance(part, Failure):
+            return part
+        n += part.n
         if part.total is not None:
             whole = part.total if whole is None else whole + part.total
-    return Part(sum(part.n for part in parts), whole)
+    return Part(n, whole)
+
+
+def _added_up(parts: list[Any]) -> Part:
+    """Add up the results of Dask's tasks, a few at a time."""
+    if not parts:
+        return Part()
+    while len(parts) > 1:
+        groups = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
+        parts = [_delayed(_added)(group) for group in groups]
+    (whole,) = _computed(parts)
+    return whole  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -296,13 +379,15 @@ class Reader:
     checks: dict[str, Any]
     encode: Callable[[np.ndarray], np.ndarray] | None = None
 
-    def __call__(self, X: Any, y: Any) -> tuple[Any, np.ndarray | None]:
+    def __call__(self, X: Any, y: Any, *also: Any) -> tuple[Any, np.ndarray | None]:
         """Convert a chunk that the reading pass has found to be right."""
         known = {"dtype", "accept_sparse", "order", "accept_large_sparse"}
         checks = {name: value for name, value in self.checks.items() if name in known}
         X = check_array(X, ensure_all_finite=False, ensure_min_samples=0, **checks)
-        if self.encode is None or y is None:
+        if self.encode is None:
             return X, None
+        if y is None:  # the other columns are the target
+            return X, self.encode(X.shape[0], *also) if also else None
         return X, self.encode(column_or_1d(np.asarray(y)))
 
 
@@ -322,6 +407,10 @@ class ChunkedRecords:
         Applied to every block before a kernel sees it.
     seen : list
         What the estimator's look at every chunk returned in the reading pass.
+    sizes : tuple of int
+        Numbers of rows of the chunks.
+    shares : tuple or None
+        What every chunk must know of the persons in it; None where each row is a unit.
     """
 
     public: Public
@@ -329,18 +418,78 @@ class ChunkedRecords:
     reader: Reader
     bound: Bound = field(default_factory=Bound)
     seen: tuple[Any, ...] = ()
-    weight: None = None
+    sizes: tuple[int, ...] = ()
+    shares: tuple[Share, ...] | None = None
 
-    def total(self, kernel: Callable[..., np.ndarray], *args: Any) -> np.ndarray:
+    @property
+    def n_rows(self) -> int:
+        """The number of records."""
+        return sum(self.sizes)
+
+    def total(self, kernel: Callable[..., np.ndarray], *args: Any) -> Any:
         """Sum ``kernel(block, *args)`` over all blocks of all chunks: one pass.
 
         Kernels return exact integers, so that neither the chunks nor their order matter.
         """
-        task = partial(_total_of, self.reader, self.bound, kernel, args)
-        part = self.chunks.total(task)
-        if part.n != self.public.n:
-            raise RuntimeError(OTHER_RECORDS.format(n=self.public.n))
+        return self.summed(partial(_total_of, self.maker, kernel, args))
+
+    @property
+    def maker(self) -> Maker:
+        """How a chunk becomes bounded rows."""
+        return Maker(self.reader, self.bound)
+
+    def summed(self, task: Callable[..., Part], rows: np.ndarray | None = None) -> Any:
+        """Add up ``task(part, X, y, ...)`` over all chunks, or over those that have such rows.
+
+        A sum over another number of records is refused.
+        """
+        if rows is not None:
+            given: Sequence[ChunkPart] | None = _by_chunk(self.sizes, rows)
+        else:
+            given = self.shares
+        n = self.n_rows if rows is None else int(rows.shape[0])
+        task = partial(task, None) if given is None else task
+        return self.checked(self.chunks.total(task, given), n)
+
+    def checked(self, part: Part, n: int) -> Any:
+        """Return a sum over ``n`` records; refuse one over another number of them."""
+        if part.n != n:
+            raise RuntimeError(OTHER_RECORDS)
         return part.total
+
+    def of_units(self, units: Any) -> ChunkedRecords:
+        """Return the same rows weighted by unit; a unit may be spread over chunks: one pass.
+
+        Only the ids are read. The caller's process learns each chunk's ids and how often they
+        occur, and tells every chunk how many records its units have in all.
+        """
+        _check_columns(self.chunks.X, units=units)
+        found = Chunks(units).each(_counted_ids)
+        for fact in found:
+            if isinstance(fact, str):
+                raise ValueError(fact)
+        if [sum(counts) for _, counts in found] != list(self.sizes):
+            raise ValueError(
+                f"units must have one id per record, in the chunks of X. {SAME_CHUNKS}"
+            )
+        n_units, shares = _shares(found)
+        public = replace(self.public, n=n_units, unit="person")
+        chunks = replace(self.chunks, also=(*self.chunks.also, units))
+        return replace(self, public=public, chunks=chunks, shares=shares)
+
+    def members(self) -> None:
+        """Return no persons: batches of chunks are of records, or of everybody."""
+
+    def prepared(self, prepare: Callable[..., Any], *args: Any) -> Prepared:
+        """Make rows ready for many passes; see `Prepared`."""
+        task = partial(_prepared, self.maker, prepare, args)
+        bytes_ = self.n_rows * (8 + 4 * self.public.n_features)
+        held = None
+        local = isinstance(self.chunks.X, RowBlocks)
+        if bytes_ <= HELD_BYTES * (1 if local else _n_workers()):
+            every = partial(task, None) if self.shares is None else task
+            held = tuple(self.chunks.each(every, self.shares, there=True))
+        return Prepared(self, task, held)
 
     def survey(self, look: Callable[[Any], Any]) -> list[Any]:
         """Return ``look(X)`` of every chunk that has rows, not bounded yet: one pass.
@@ -353,43 +502,250 @@ class ChunkedRecords:
                 raise ValueError(result.refusal)
         return [result for result in results if result is not None]
 
-    def held(self) -> ChunkedRecords:
-        """Return itself: every pass reads and bounds the rows again."""
-        return self
-
     def pick(self, choose: Callable[..., np.ndarray], *args: Any) -> Block:
         """Return the bounded rows that ``choose(X, *args)`` marks, in memory: one pass."""
-        parts = self.chunks.each(partial(_picked, self.reader, self.bound, choose, args))
+        task = partial(_picked, self.maker, choose, args)
+        task = partial(task, None) if self.shares is None else task
+        parts = self.chunks.each(task, self.shares)
         blocks = [part for part in parts if part is not None]
         rows = [block.X for block in blocks]
         stack = sparse.vstack if any(map(sparse.issparse, rows)) else np.concatenate
         X = stack(rows, format="csr") if stack is sparse.vstack else stack(rows)
-        return Block(X, np.concatenate([block.target for block in blocks]))
+        columns = zip(*(block[1:] for block in blocks), strict=True)
+        return Block(X, *(None if c[0] is None else np.concatenate(c) for c in columns))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Rows in chunks, made ready for many passes.
+
+    ``prepare(records, *args)`` makes of a chunk's `Records` what kernels read. That is held where
+    the chunk is while it takes less than `HELD_BYTES` per worker (public numbers decide), and else
+    made anew in every pass; it makes no difference but in time.
+    """
+
+    records: ChunkedRecords
+    make: Callable[..., Any]
+    held: tuple[Any, ...] | None
+
+    def total(
+        self, kernel: Callable[..., np.ndarray], *args: Any, rows: np.ndarray | None = None
+    ) -> Any:
+        """Sum ``kernel(prepared, *args, rows)`` over all chunks, or over the given row numbers.
+
+        Row numbers are grouped by chunk, and a chunk without any is passed over: what leaves a
+        chunk is its part of the sum. None stands for all rows, and for the sum over no rows.
+        """
+        records = self.records
+        if self.held is None:
+            return records.summed(partial(_total_of_made, self.make, kernel, args), rows)
+        n = records.n_rows if rows is None else int(rows.shape[0])
+        chosen: Any = [None] * len(self.held)
+        if rows is not None:
+            chosen = _by_chunk(records.sizes, rows)
+        pairs = [
+            (partial(_total_of_held, kernel, args, one), item)
+            for one, item in zip(chosen, self.held, strict=True)
+            if rows is None or one is not None
+        ]
+        if isinstance(records.chunks.X, RowBlocks):
+            whole = _added(task(item) for task, item in pairs)
+        else:
+            whole = _added_up([_delayed(task)(item) for task, item in pairs])
+        return records.checked(whole, n)
+
+
+# What a chunk is told about itself
+
+
+class Chosen(NamedTuple):
+    """Some row numbers within a chunk of this many rows."""
+
+    size: int
+    rows: np.ndarray
+
+    def taken(self, X: Any, y: Any, also: Sequence[Any]) -> Any:
+        """Return the rows, before anything is converted; None if the chunk is another one."""
+        if X.shape[0] != self.size:
+            return None
+        X = X.iloc[self.rows] if hasattr(X, "iloc") else X[self.rows]
+        columns = (None if c is None else np.asarray(c)[self.rows] for c in (y, *also))
+        return X, *columns
+
+
+class Share(NamedTuple):
+    """How many records the units of a chunk have, by their order in the chunk."""
+
+    counts: np.ndarray
+    """In this chunk."""
+    totals: np.ndarray
+    """In all chunks."""
+    before: np.ndarray
+    """In chunks before this one."""
+
+    def weights(self, units: Any) -> tuple[np.ndarray | None, np.ndarray] | None:
+        """Return which rows are used (None for all) and their weights: those of `share_out`.
+
+        None if the chunk is another one.
+        """
+        codes, n_units = unit_codes(units, len(units))
+        counts = np.bincount(codes, minlength=n_units)
+        if not np.array_equal(counts, self.counts):
+            return None
+        order = np.argsort(codes, kind="stable")
+        rank = np.empty_like(codes)
+        rank[order] = np.arange(codes.shape[0]) - (np.cumsum(counts) - counts)[codes[order]]
+        rank += self.before[codes]
+        return share_rows(codes, rank, self.totals)
+
+
+ChunkPart = Chosen | Share | None
+
+
+def _by_chunk(sizes: tuple[int, ...], rows: np.ndarray) -> list[ChunkPart]:
+    """Row numbers within every chunk; None for one without any."""
+    rows = np.sort(rows)
+    borders = np.cumsum([0, *sizes])
+    cuts = np.searchsorted(rows, borders)
+    return [
+        Chosen(sizes[i], rows[cuts[i] : cuts[i + 1]] - borders[i])
+        if cuts[i] < cuts[i + 1]
+        else None
+        for i in range(len(sizes))
+    ]
+
+
+def _counted_ids(units: Any, _: Any) -> tuple[np.ndarray, np.ndarray] | str:
+    """Return the ids of a chunk and how often each occurs, or what is wrong, in words."""
+    n = len(units)
+    if n == 0:
+        return np.empty(0), np.empty(0, dtype=np.int64)
+    try:
+        codes, n_units = unit_codes(units, n)
+    except Exception:  # whose message may quote an id
+        return (
+            "A chunk of units has a record without an id, or one that is no number and no word: "
+            "whose it is must be known."
+        )
+    first = np.unique(codes, return_index=True)[1]
+    return np.asarray(units)[first], np.bincount(codes, minlength=n_units)
+
+
+def _shares(found: list[tuple[np.ndarray, np.ndarray]]) -> tuple[int, tuple[Share, ...]]:
+    """Add up how often ids occur; return their number, and what each chunk must know."""
+    filled = [ids for ids, _ in found if len(ids)]
+    if len({ids.dtype for ids in filled}) == 1 and filled[0].dtype.kind in "biufSU":
+        known, codes = np.unique(np.concatenate(filled), return_inverse=True)
+        n_units = known.shape[0]
+    else:
+        numbers: dict[Any, int] = {}
+        codes = np.array(
+            [numbers.setdefault(one, len(numbers)) for ids in filled for one in ids.tolist()],
+            dtype=np.intp,
+        )
+        n_units = len(numbers)
+    counts = np.concatenate([counts for _, counts in found])
+    totals = np.zeros(n_units, dtype=np.int64)
+    np.add.at(totals, codes, counts)
+    seen = np.zeros(n_units, dtype=np.int64)
+    shares: list[Share] = []
+    start = 0
+    for ids, counts in found:
+        own = codes[start : start + len(ids)]
+        start += len(ids)
+        shares.append(Share(counts, totals[own], seen[own]))
+        seen[own] += counts  # ids of a chunk are distinct
+    return n_units, tuple(shares)
+
+
+@dataclass(frozen=True)
+class Maker:
+    """How a chunk becomes `Records`."""
+
+    reader: Reader
+    bound: Bound
+
+    def __call__(self, one: ChunkPart, X: Any, y: Any, *also: Any) -> Records | None:
+        """Return the rows; None if the chunk is not the one that was validated."""
+        used, weight = None, None
+        if isinstance(one, Chosen):
+            taken = one.taken(X, y, also)
+            if taken is None:
+                return None
+            X, y, *also = taken
+        elif isinstance(one, Share):
+            shared = one.weights(also[-1])
+            if shared is None:
+                return None
+            (used, weight), also = shared, also[:-1]
+        rows, target = self.reader(X, y, *also)
+        if used is not None:
+            rows, target = rows[used], None if target is None else target[used]
+        public = Public(rows.shape[0], rows.shape[1])
+        return Records(public, rows, target, self.bound, weight)
+
+
+def _prepared(
+    make: Maker, prepare: Callable[..., Any], args: Any, one: ChunkPart, X: Any, *columns: Any
+) -> Any:
+    """Make the rows of a chunk ready; None for one without rows."""
+    records = make(one, X, *columns) if X.shape[0] else None
+    if records is None:
+        return None
+    n = one.rows.shape[0] if isinstance(one, Chosen) else X.shape[0]
+    return n, prepare(records, *args)
+
+
+def _total_of_made(
+    make: Callable[..., Any], kernel: Callable[..., Any], args: Any, one: ChunkPart, *chunk: Any
+) -> Part:
+    item = make(one, *chunk)
+    return Part() if item is None else Part(item[0], kernel(item[1], *args))
+
+
+def _total_of_held(kernel: Callable[..., Any], args: Any, one: Chosen | None, item: Any) -> Part:
+    if item is None or (one is not None and item[0] != one.size):
+        return Part()  # of a chunk that has changed the count tells
+    n, ready = item
+    if one is None:
+        return Part(n, kernel(ready, *args))
+    return Part(one.rows.shape[0], kernel(ready, *args, rows=one.rows))
+
+
+def _n_workers() -> int:
+    """Number of workers of the cluster that Dask would use; 1 without one."""
+    from dask.base import get_scheduler
+
+    scheduler: Any = get_scheduler
+    client: Any = getattr(scheduler(), "__self__", None)
+    if not hasattr(client, "nthreads"):
+        return 1
+    try:
+        return max(1, len(client.nthreads()))
+    except Exception:  # it is lost: the next pass says so
+        return 1
 
 
 def _total_of(
-    reader: Reader, bound: Bound, kernel: Callable[..., Any], args: Any, X: Any, y: Any
+    make: Maker, kernel: Callable[..., Any], args: Any, one: ChunkPart, X: Any, *columns: Any
 ) -> Part:
-    if X.shape[0] == 0:
-        return Part()
-    rows, target = reader(X, y)
     # in blocks of bounded memory, however large the caller's chunks are
-    records = Records(Public(rows.shape[0], rows.shape[1]), rows, target, bound)
-    return Part(rows.shape[0], records.total(kernel, *args))
+    records = make(one, X, *columns) if X.shape[0] else None
+    return Part() if records is None else Part(X.shape[0], records.total(kernel, *args))
 
 
 def _picked(
-    reader: Reader, bound: Bound, choose: Callable[..., Any], args: Any, X: Any, y: Any
+    make: Maker, choose: Callable[..., Any], args: Any, one: ChunkPart, X: Any, *columns: Any
 ) -> Block | None:
-    if X.shape[0] == 0:
+    records = make(one, X, *columns) if X.shape[0] else None
+    if records is None:
         return None
-    rows, target = reader(X, y)
-    rows = bound(rows)
-    chosen = choose(rows, *args)
-    return Block(rows[chosen], None if target is None else target[chosen])
+    block = records.block()
+    chosen = choose(block.X, *args)
+    return Block(*(None if part is None else part[chosen] for part in block))
 
 
-def _look_at(reader: Reader, look: Callable[[Any], Any], X: Any, y: Any) -> Any:
+def _look_at(reader: Reader, look: Callable[[Any], Any], X: Any, *columns: Any) -> Any:
     if X.shape[0] == 0:
         return None
     rows, _ = reader(X, None)
@@ -406,7 +762,8 @@ def read_chunks(
     *,
     bound: Bound,
     target: Target | None = None,
-    look: Callable[[int, np.ndarray | None], Callable[[Any], Any] | None] | None = None,
+    also: dict[str, Any] | None = None,
+    look: Callable[[int, np.ndarray | None], Callable[..., Any] | None] | None = None,
     **checks: Any,
 ) -> ChunkedRecords:
     """Validate a table in chunks in one pass and find out what is public about it.
@@ -421,25 +778,28 @@ def read_chunks(
         How rows are bounded.
     target : Target or None
         What ``y`` is.
+    also : dict or None
+        Other columns in chunks, by their names; None for one that is not there.
     look : callable or None
         From the number of columns and their names, what else to look at in the same pass: a
-        function of a chunk's validated rows. What it raises must not quote a value.
+        function of a chunk's validated rows and of its other columns. What it raises must not quote
+        a value.
     **checks
         For scikit-learn's ``validate_data``.
     """
     _check_collections(X, y, target is not None)
+    _check_columns(X, **(also or {}))
     reader = Reader(checks)
     twin = probe(estimator)
     for name in ("ledger", "random_state"):  # a worker needs neither, and the seed is secret
         if name in vars(twin):
             setattr(twin, name, None)
-    also = None
+    looked = None
     if look is not None:
         sample = example_of(X)
-        names = _names_of(sample)
-        also = look(sample.shape[1], names)
-    chunks = Chunks(X, None if target is None else y)
-    facts = chunks.each(partial(_inspected, twin, reader, target, also))
+        looked = look(sample.shape[1], _names_of(sample))
+    chunks = Chunks(X, None if target is None else y, tuple((also or {}).values()))
+    facts = chunks.each(partial(_inspected, twin, reader, target, looked))
     first = _agreed(facts)
     if target is None:
         classes, encode = None, None
@@ -450,9 +810,11 @@ def read_chunks(
         n_features=first.n_features,
         classes=classes,
         names=None if first.names is None else np.array(first.names, dtype=object),
+        chunked=True,
     )
     seen = tuple(fact.seen for fact in facts if fact.n)
-    return ChunkedRecords(public, chunks, Reader(checks, encode), bound, seen)
+    sizes = tuple(fact.n for fact in facts)
+    return ChunkedRecords(public, chunks, Reader(checks, encode), bound, seen, sizes)
 
 
 def _check_collections(X: Any, y: Any, with_target: bool) -> None:
@@ -489,6 +851,23 @@ def _check_collections(X: Any, y: Any, with_target: bool) -> None:
         raise ValueError(f"The chunks of X and y have different lengths. {SAME_CHUNKS}")
 
 
+def _check_columns(X: Any, **columns: Any) -> None:
+    """Refuse columns that are not in chunks as the table is."""
+    for name, column in columns.items():
+        if column is None:
+            continue
+        if not is_chunked(column) or isinstance(X, RowBlocks) != isinstance(column, RowBlocks):
+            raise TypeError(
+                f"X is a {type(X).__name__} and {name} is a {type(column).__name__}: both must be "
+                f"in chunks, in the same way. Use dask.array.from_array({name}, "
+                "chunks=X.chunks[0]), or RowBlocks of both."
+            )
+        if is_dask(column) and column.ndim != 1:
+            raise ValueError(f"{name} must have one entry per record; it has {column.ndim} axes.")
+        if is_dask(column) and len(_pieces(column)) != len(_pieces(X)):
+            raise ValueError(f"X and {name} have different numbers of chunks. {SAME_CHUNKS}")
+
+
 def _refuse_objects(X: Any) -> None:
     if hasattr(X, "columns"):
         words = ("object", "string", "str", "category", "large_string")
@@ -517,14 +896,18 @@ def _inspected(
     look: Callable[[Any], Any] | None,
     X: Any,
     y: Any,
+    *also: Any,
 ) -> Facts:
     """Validate one chunk. Nothing is raised: a worker's log would quote what it was given."""
     n, n_features = int(X.shape[0]), int(X.shape[1]) if np.ndim(X) == 2 else -1
     n_targets = None if target is None else len(y)
+    for column in also:
+        if column is not None and len(column) != n:
+            n_targets = len(column)
     facts = Facts(n, n_targets, n_features)
     if n_features < 0:
         return facts._replace(refusal="A chunk of X is not a table with rows and columns.")
-    if n == 0 or (target is not None and n != n_targets):
+    if n == 0 or (n_targets is not None and n != n_targets):
         return facts
     twin = copy.copy(twin)
     try:
@@ -539,7 +922,7 @@ def _inspected(
     try:
         if target is not None:
             facts = facts._replace(found=target.inspect(y))
-        return facts if look is None else facts._replace(seen=look(rows))
+        return facts if look is None else facts._replace(seen=look(rows, *also))
     except (TypeError, ValueError) as error:  # messages of ours, which quote no value
         return facts._replace(refusal=str(error))
 
@@ -589,6 +972,7 @@ class Values:
     """Validated records in memory: what conjugate models read."""
 
     held: np.ndarray
+    share: ClassVar[int] = 1
 
     @property
     def size(self) -> int:
@@ -607,12 +991,13 @@ class ChunkedValues:
     chunks: Chunks
     read: Callable[[Any], np.ndarray]
     size: int
+    share: ClassVar[int] = 1
 
-    def total(self, kernel: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    def total(self, kernel: Callable[[np.ndarray], np.ndarray]) -> Any:
         """Add up the sums of the chunks: one pass."""
         part = self.chunks.total(partial(_total_of_values, self.read, kernel))
         if part.n != self.size:
-            raise RuntimeError(OTHER_RECORDS.format(n=self.size))
+            raise RuntimeError(OTHER_RECORDS)
         return part.total
 
 
@@ -672,9 +1057,10 @@ def by_chunks(estimator: Any, method: str, X: Any, *, example: Any = None) -> An
     made = getattr(lean, method)(one_row(X) if example is None else example)
     made = made[:0] if sparse.issparse(made) else np.asarray(made)[:0]
     apply = partial(_applied, lean, method, made)
-    import dask.array as da
+    import dask.array
     from dask import delayed
 
+    da: Any = dask.array
     if not hasattr(X, "columns"):
         how = {"drop_axis": 1} if made.ndim == 1 else {"chunks": (X.chunks[0], made.shape[1:])}
         return X.map_blocks(apply, dtype=made.dtype, meta=made, **how)

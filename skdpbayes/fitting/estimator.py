@@ -63,10 +63,9 @@ NO_UNITS = (
     "data), or fit without units and charge ledger.for_records(most_per_person=...)."
 )
 IN_MEMORY = (
-    "{name} takes tables in memory only. Tables in chunks (Dask, RowBlocks) are taken by "
-    "LaplaceNaiveBayes, ObjPertLogisticRegression, PrivateBayesianRidge, PrivateBoundsScaler and "
-    "the models of skdpbayes.conjugate; for this one, load rows that fit into memory, chosen "
-    "without looking at them."
+    "{name} takes tables in memory only. Tables in chunks (Dask, RowBlocks) are taken by all other "
+    "estimators, PrivateBoundsScaler and the models of skdpbayes.conjugate; for this one, load "
+    "rows that fit into memory, chosen without looking at them."
 )
 WEIGHTS = (
     "the noise is made for records that weigh 1, and one of weight w could do w times as much. Fit "
@@ -151,7 +150,7 @@ def offers(method: str) -> Callable[[PrivateEstimator], bool]:
     return check
 
 
-class PrivateEstimator(BaseEstimator):
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
     """Base of the estimators: ``epsilon``, ``delta``, ``adjacency``, ``random_state``, ``ledger``.
 
     A subclass defines its own ``__init__`` with these parameters, as scikit-learn asks.
@@ -172,7 +171,8 @@ class PrivateEstimator(BaseEstimator):
         """Say why there is no ``class_weight`` where scikit-learn's classifiers have one."""
         if "class_weight" in parameters:
             raise TypeError(CLASS_WEIGHT.format(name=cls.__name__, weights=WEIGHTS))
-        return super().__new__(cls)
+        made: Self = super().__new__(cls)
+        return made
 
     def _fit(self, *table: Any, units: Any = None) -> Self:
         chunked = any(is_chunked(part) for part in table)
@@ -180,8 +180,6 @@ class PrivateEstimator(BaseEstimator):
             raise TypeError(IN_MEMORY.format(name=type(self).__name__))
         if units is not None:
             self._check_takes_units(type(units).__name__)
-            if chunked:
-                raise TypeError("units are taken with tables in memory only; load the chunks.")
         rows = self._read(*table)  # 1 validate, 2 bound: all that can be wrong is found here
         if units is not None:
             rows = rows.of_units(units)
@@ -287,7 +285,8 @@ class PrivateEstimator(BaseEstimator):
             First axis the draw.
         """
         check_is_fitted(self)
-        return self._posterior.draws(n_samples, random_state)
+        draws: dict[str, np.ndarray] = self._posterior.draws(n_samples, random_state)
+        return draws
 
     @available_if(offers("interval"))
     def interval(self, level: float = 0.9) -> dict[str, np.ndarray]:
@@ -305,7 +304,8 @@ class PrivateEstimator(BaseEstimator):
         """
         level = check_real("level", level, low=0.0, high=1.0, closed="neither")
         check_is_fitted(self)
-        return self._posterior.interval(level)
+        found: dict[str, np.ndarray] = self._posterior.interval(level)
+        return found
 
     def to_json(self, path: Any = None) -> str:
         """Write the released model as JSON, a file that is no program; it costs no privacy.
@@ -331,7 +331,8 @@ class PrivateEstimator(BaseEstimator):
             return steps
         from tqdm.auto import tqdm
 
-        return tqdm(steps, total=total, desc=f"{type(self).__name__}: {label}")
+        bar: Iterable[T] = tqdm(steps, total=total, desc=f"{type(self).__name__}: {label}")
+        return bar
 
     def __getstate__(self) -> dict[str, Any]:
         """A fitted object is stored without what its noise was made from."""
@@ -341,7 +342,7 @@ class PrivateEstimator(BaseEstimator):
         return state
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        return BaseEstimator.__repr__(_shown(self), N_CHAR_MAX)
+        return str(BaseEstimator.__repr__(_shown(self), N_CHAR_MAX))
 
     def _get_params_html(self, *args: Any, **kwargs: Any) -> Any:
         """Parameters in scikit-learn's diagram; called by releases that have such a table."""

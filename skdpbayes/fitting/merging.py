@@ -57,7 +57,7 @@ def check_seeds(parts: Sequence[Any]) -> None:
 
 def parallel_claim(parts: Sequence[Any]) -> PrivacyGuarantee:
     """State the guarantee of releases from disjoint records: the largest of the parts."""
-    claims = [part.privacy_ for part in parts]
+    claims: list[PrivacyGuarantee] = [part.privacy_ for part in parts]
     epsilon = max(claim.epsilon for claim in claims)
     delta = max(claim.delta for claim in claims)
     event: PrivacyEvent = claims[0].event

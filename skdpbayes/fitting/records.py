@@ -49,6 +49,8 @@ class Public:
         What was taken from the data and is treated as public, in words.
     unit : {"record", "person"}
         Whose data may change.
+    chunked : bool
+        Whether the table comes in chunks, so that a pass over it may be slow.
     """
 
     n: int
@@ -58,6 +60,7 @@ class Public:
     detail: Any = None
     conditions: tuple[str, ...] = ()
     unit: Unit = "record"
+    chunked: bool = False
 
     @property
     def n_classes(self) -> int:

@@ -14,12 +14,21 @@ nothing tells that it happened.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["MOST_RECORDS", "WHOLE", "Members", "share_out", "unit_codes"]
+__all__ = [
+    "MOST_RECORDS",
+    "WHOLE",
+    "Members",
+    "share_out",
+    "share_rows",
+    "sum_fractions",
+    "unit_codes",
+]
 
 MOST_RECORDS = 256
 """Records of one unit that are used."""
@@ -79,17 +88,52 @@ def share_out(codes: np.ndarray, n_units: int) -> tuple[np.ndarray | None, np.nd
         Number of units.
     """
     sizes = np.bincount(codes, minlength=n_units)
-    used = None
+    rank = np.empty_like(codes)
     if sizes.max(initial=0) > MOST_RECORDS:
         order = np.argsort(codes, kind="stable")
-        size = sizes[codes[order]]
-        rank = np.arange(codes.shape[0]) - (np.cumsum(sizes) - sizes)[codes[order]]
+        rank[order] = np.arange(codes.shape[0]) - (np.cumsum(sizes) - sizes)[codes[order]]
+    return share_rows(codes, rank, sizes)
+
+
+def share_rows(
+    codes: np.ndarray, rank: np.ndarray, sizes: np.ndarray
+) -> tuple[np.ndarray | None, np.ndarray]:
+    """Return the rows that are used (None for all of them) and the weight of each.
+
+    Parameters
+    ----------
+    codes : ndarray of int of shape (n_rows,)
+        The unit of each row.
+    rank : ndarray of int of shape (n_rows,)
+        How many rows of its unit come before it, in the whole table; not read where no unit has
+        more than `MOST_RECORDS`.
+    sizes : ndarray of int
+        Number of rows of each unit in the whole table.
+    """
+    used = None
+    if sizes.max(initial=0) > MOST_RECORDS:
+        size = sizes[codes]
         # the ranks at which rank * MOST / size passes a whole number: MOST of them
         kept = (rank * MOST_RECORDS) // size != ((rank - 1) * MOST_RECORDS) // size
-        used = np.sort(order[(size <= MOST_RECORDS) | kept])
+        used = np.flatnonzero((size <= MOST_RECORDS) | kept)
         codes = codes[used]
         sizes = np.minimum(sizes, MOST_RECORDS)
     return used, (WHOLE // np.maximum(sizes, 1))[codes] / WHOLE
+
+
+def sum_fractions(weight: np.ndarray, kernel: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Add integers of rows by their weights, in units of 1 / `WHOLE`: exact.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (n_rows,)
+        Of :func:`share_out`.
+    kernel : callable
+        Returns the integers of the rows with the given numbers, added up.
+    """
+    whole = np.rint(weight * WHOLE).astype(np.int64)
+    parts = [w * kernel(np.flatnonzero(whole == w)) for w in np.unique(whole)]
+    return np.asarray(np.sum(parts, axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +150,11 @@ class Members:
         """Group rows by their units."""
         sizes = np.bincount(codes, minlength=n_units)
         return cls(np.argsort(codes, kind="stable"), np.concatenate([[0], np.cumsum(sizes)]))
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return int(self.starts.shape[0]) - 1
 
     def rows(self, units: np.ndarray) -> np.ndarray:
         """Return the row numbers of some units."""

@@ -13,6 +13,10 @@ differ by :math:`\Delta` differ in the pair by :math:`(\Delta,\,c\Delta(1-l-l'))
 :math:`\Delta\sqrt{1+4(1-\Delta)^2}\le 1` for :math:`c=2`, and the L1 length at most
 :math:`\Delta(2-\Delta)\le 1` for :math:`c=1`: under either noise the variance is free. A record
 that adds nothing has the pair of :math:`l=0`, so the same holds under ``zero_out``.
+
+*Persons.* With ``units`` each of a person's m records counts 1/m, in multiples of
+:math:`2^{-16}`. She moves every sum by an average of what single records move it by, which is no
+longer in any norm, and noise is priced by the norm (`skdpbayes.release.fractions`).
 """
 
 from __future__ import annotations
@@ -27,11 +31,13 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 from scipy.special import log_ndtr, logit, ndtr, ndtri
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from skdpbayes import randomness
 from skdpbayes._validation import ADJACENCIES, check_choice, check_real
 from skdpbayes.exceptions import PrivacyWarning
+from skdpbayes.fitting.units import WHOLE, share_out, sum_fractions, unit_codes
 from skdpbayes.privacy.budget import NO_NOISE, Budget, Noise
 from skdpbayes.privacy.calibration import smallest_noise
 from skdpbayes.privacy.composition.composed import repeat
@@ -40,6 +46,8 @@ from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
 from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian
 from skdpbayes.privacy.mechanisms.gdp import gdp_mu
 from skdpbayes.privacy.sensitivity import moved
+from skdpbayes.release.counts import counts
+from skdpbayes.release.fractions import fractions
 
 __all__ = [
     "Confusion",
@@ -194,8 +202,8 @@ class Ranking:
     def curve(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the ROC curve: false and true positive rates, from (0, 0) to (1, 1)."""
         rates = []
-        for counts in (self.negatives, self.positives):
-            above = np.concatenate([[0.0], np.cumsum(np.maximum(counts, 0.0)[::-1])])
+        for table in (self.negatives, self.positives):
+            above = np.concatenate([[0.0], np.cumsum(np.maximum(table, 0.0)[::-1])])
             rates.append(above / max(above[-1], 1.0))
         return rates[0], rates[1]
 
@@ -241,6 +249,7 @@ def private_accuracy(
     delta: float = 0.0,
     adjacency: Adjacency = "replace_one",
     level: float = 0.9,
+    units: Any = None,
     ledger: Any = None,
     random_state: Any = None,
 ) -> Score:
@@ -259,6 +268,11 @@ def private_accuracy(
         What the guarantee protects: a record may be replaced, or counted as nothing.
     level : float, default=0.9
         Probability that the interval should cover.
+    units : array-like of shape (n_samples,), default=None
+        Whose record each is: any hashable ids. All records of one person are then protected
+        together, the score is an average over persons, each of whose m records counts 1/m, and the
+        number of persons is public while the number of records is not. None: every record is a
+        unit.
     ledger : PrivacyLedger or None, default=None
         Charged before the records are read.
     random_state : int, Generator or None, default=None
@@ -275,12 +289,13 @@ def private_accuracy(
     >>> score.privacy.epsilon
     1.0
     """
-    request = _Request.check(epsilon, delta, adjacency, level, ledger, random_state)
+    request = _Request.check(epsilon, delta, adjacency, level, units, ledger, random_state)
     y_true, y_pred = _labels(y_true, y_pred)
-    right = np.count_nonzero(y_true == y_pred)
+    shares, right = request.shares(y_true.shape[0]), y_true == y_pred
     plan = request.plan(1, "the number of right predictions")
-    ((noisy,), claim) = request.release([right], plan)
-    n = y_true.shape[0]
+    exact = shares.total(lambda rows: np.array([np.count_nonzero(right[rows])]))
+    ((noisy,), claim) = request.release(exact, plan)
+    n = shares.n
     share = min(max(float(noisy) / n, 0.0), 1.0)
     half = _half_width(level, _share_variance(share, n), plan.noise, 1.0 / n)
     interval = (max(share - half, 0.0), min(share + half, 1.0))
@@ -296,6 +311,7 @@ def private_confusion_matrix(
     delta: float = 0.0,
     adjacency: Adjacency = "replace_one",
     level: float = 0.9,
+    units: Any = None,
     ledger: Any = None,
     random_state: Any = None,
 ) -> Confusion:
@@ -307,7 +323,7 @@ def private_confusion_matrix(
         True labels (private) and predictions.
     labels : array-like of shape (n_labels,)
         The public labels; each true label and prediction must be one of them.
-    epsilon, delta, adjacency, level, ledger, random_state
+    epsilon, delta, adjacency, level, units, ledger, random_state
         As in :func:`private_accuracy`.
 
     Returns
@@ -315,14 +331,17 @@ def private_confusion_matrix(
     Confusion
         With recall, precision and accuracy, all from this one release.
     """
-    request = _Request.check(epsilon, delta, adjacency, level, ledger, random_state)
+    request = _Request.check(epsilon, delta, adjacency, level, units, ledger, random_state)
     y_true, y_pred = _labels(y_true, y_pred)
     labels = _checked_labels(labels)
     places = [
         _places(name, values, labels) for name, values in (("true", y_true), ("pred", y_pred))
     ]
     size = labels.shape[0]
-    table = np.bincount(places[0] * size + places[1], minlength=size**2)
+    cells = places[0] * size + places[1]
+    table = request.shares(cells.shape[0]).total(
+        lambda rows: np.bincount(cells[rows], minlength=size**2)
+    )
     plan = request.plan(moved(adjacency), "the confusion matrix")
     noisy, claim = request.release(table, plan)
     return Confusion(labels, noisy.reshape(size, size), plan.noise, level, claim)
@@ -338,6 +357,7 @@ def private_log_loss(
     delta: float = 0.0,
     adjacency: Adjacency = "replace_one",
     level: float = 0.9,
+    units: Any = None,
     ledger: Any = None,
     random_state: Any = None,
 ) -> Score:
@@ -355,14 +375,14 @@ def private_log_loss(
     min_probability : float, default=0.01
         Smaller probabilities of the true label count as this one. The loss of a record is then at
         most -log of it, and the noise is in proportion.
-    epsilon, delta, adjacency, level, ledger, random_state
+    epsilon, delta, adjacency, level, units, ledger, random_state
         As in :func:`private_accuracy`.
 
     Returns
     -------
     Score
     """
-    request = _Request.check(epsilon, delta, adjacency, level, ledger, random_state)
+    request = _Request.check(epsilon, delta, adjacency, level, units, ledger, random_state)
     least = check_real("min_probability", min_probability, low=0.0, high=1.0, closed="neither")
     given = _probability_of_truth(y_true, y_prob, _checked_labels(labels))
     losses = -np.log(np.maximum(given, least))
@@ -378,6 +398,7 @@ def private_brier_score(
     delta: float = 0.0,
     adjacency: Adjacency = "replace_one",
     level: float = 0.9,
+    units: Any = None,
     ledger: Any = None,
     random_state: Any = None,
 ) -> Score:
@@ -394,14 +415,14 @@ def private_brier_score(
         second label.
     labels : array-like of shape (n_labels,)
         The public labels, usually ``model.classes_``.
-    epsilon, delta, adjacency, level, ledger, random_state
+    epsilon, delta, adjacency, level, units, ledger, random_state
         As in :func:`private_accuracy`.
 
     Returns
     -------
     Score
     """
-    request = _Request.check(epsilon, delta, adjacency, level, ledger, random_state)
+    request = _Request.check(epsilon, delta, adjacency, level, units, ledger, random_state)
     labels = _checked_labels(labels)
     probabilities = _probabilities(y_prob, labels)
     truth = _places("true", column_or_1d(y_true), labels)
@@ -420,6 +441,7 @@ def private_mean_squared_error(
     delta: float = 0.0,
     adjacency: Adjacency = "replace_one",
     level: float = 0.9,
+    units: Any = None,
     ledger: Any = None,
     random_state: Any = None,
 ) -> Score:
@@ -431,14 +453,14 @@ def private_mean_squared_error(
         True values (private) and predictions; both are cut to ``target_bounds``.
     target_bounds : (float, float)
         Public bounds of the target.
-    epsilon, delta, adjacency, level, ledger, random_state
+    epsilon, delta, adjacency, level, units, ledger, random_state
         As in :func:`private_accuracy`.
 
     Returns
     -------
     Score
     """
-    request = _Request.check(epsilon, delta, adjacency, level, ledger, random_state)
+    request = _Request.check(epsilon, delta, adjacency, level, units, ledger, random_state)
     errors, width = _errors(y_true, y_pred, target_bounds)
     return request.mean("mean squared error", errors**2, width**2)
 
@@ -452,6 +474,7 @@ def private_mean_absolute_error(
     delta: float = 0.0,
     adjacency: Adjacency = "replace_one",
     level: float = 0.9,
+    units: Any = None,
     ledger: Any = None,
     random_state: Any = None,
 ) -> Score:
@@ -463,14 +486,14 @@ def private_mean_absolute_error(
         True values (private) and predictions; both are cut to ``target_bounds``.
     target_bounds : (float, float)
         Public bounds of the target.
-    epsilon, delta, adjacency, level, ledger, random_state
+    epsilon, delta, adjacency, level, units, ledger, random_state
         As in :func:`private_accuracy`.
 
     Returns
     -------
     Score
     """
-    request = _Request.check(epsilon, delta, adjacency, level, ledger, random_state)
+    request = _Request.check(epsilon, delta, adjacency, level, units, ledger, random_state)
     errors, width = _errors(y_true, y_pred, target_bounds)
     return request.mean("mean absolute error", np.abs(errors), width)
 
@@ -484,6 +507,7 @@ def private_ranking(
     delta: float = 0.0,
     adjacency: Adjacency = "replace_one",
     level: float = 0.9,
+    units: Any = None,
     ledger: Any = None,
     random_state: Any = None,
 ) -> Ranking:
@@ -500,18 +524,20 @@ def private_ranking(
         Predicted probabilities of ``pos_label``.
     pos_label : object, default=1
         The positive label.
-    epsilon, delta, adjacency, level, ledger, random_state
+    epsilon, delta, adjacency, level, units, ledger, random_state
         As in :func:`private_accuracy`.
 
     Returns
     -------
     Ranking
     """
-    request = _Request.check(epsilon, delta, adjacency, level, ledger, random_state)
+    request = _Request.check(epsilon, delta, adjacency, level, units, ledger, random_state)
     positive = column_or_1d(y_true) == pos_label
     scores = _probability_column(y_score)
     check_consistent_length(positive, scores)
-    table = table_of_scores(positive, scores)
+    table = request.shares(positive.shape[0]).total(
+        lambda rows: table_of_scores(positive[rows], scores[rows])
+    )
     plan = request.plan(moved(adjacency), "the table of label and score")
     noisy, claim = request.release(table.ravel(), plan)
     zeros, ones = noisy.reshape(table.shape).astype(np.float64)
@@ -538,7 +564,7 @@ def private_ranking(
 
 def private_scorer(
     metric: Callable[..., Any], *, response: str = "predict", **parameters: Any
-) -> Callable[..., float]:
+) -> PrivateScorer:
     """Make a scorer for ``cross_val_score`` and ``GridSearchCV`` out of a private metric.
 
     Every call is a release of its own: k folds of m candidates charge the ledger m k times.
@@ -555,7 +581,8 @@ def private_scorer(
     Returns
     -------
     callable
-        Of (estimator, X, y); losses are negated, so that greater is better.
+        Of (estimator, X, y); losses are negated, so that greater is better. Where persons have
+        several records, its ``set_score_request(units=True)`` has their ids routed to it.
 
     Examples
     --------
@@ -569,19 +596,53 @@ def private_scorer(
     (3,)
     """
     check_choice("response", response, ("predict", "predict_proba"))
+    return PrivateScorer(metric, response, parameters)
 
-    def score(estimator: Any, X: Any, y: Any) -> float:
-        output = getattr(estimator, response)(X)
-        if metric is private_ranking:
+
+class PrivateScorer(BaseEstimator):
+    """A scorer of `private_scorer`; ``set_score_request(units=True)`` asks for the ids of persons.
+
+    Parameters
+    ----------
+    metric : callable
+        A function of this module.
+    response : {"predict", "predict_proba"}
+        What the metric is given.
+    parameters : dict
+        Passed on to the metric.
+    """
+
+    def __init__(self, metric: Callable[..., Any], response: str, parameters: dict[str, Any]):
+        self.metric = metric
+        self.response = response
+        self.parameters = parameters
+
+    def score(self, estimator: Any, X: Any, y: Any, units: Any = None) -> float:
+        """Release the score of a fitted estimator; greater is better.
+
+        Parameters
+        ----------
+        estimator : object
+            Fitted.
+        X, y : array-like
+            Records and their labels or values.
+        units : array-like of shape (n_samples,), default=None
+            Whose record each is.
+        """
+        output = getattr(estimator, self.response)(X)
+        parameters = self.parameters if units is None else {**self.parameters, "units": units}
+        if self.metric is private_ranking:
             positive = parameters.get("pos_label", 1)
             output = output[:, np.flatnonzero(estimator.classes_ == positive)[0]]
-            return float(metric(y, output, **parameters).auc)
-        result = metric(y, output, **parameters)
+            return float(self.metric(y, output, **parameters).auc)
+        result = self.metric(y, output, **parameters)
         if isinstance(result, Confusion):
             return float(result.accuracy())
-        return float(result) if metric is private_accuracy else -float(result)
+        return float(result) if self.metric is private_accuracy else -float(result)
 
-    return score
+    def __call__(self, estimator: Any, X: Any, y: Any, **shared: Any) -> float:
+        """Score, as scikit-learn's functions call it."""
+        return self.score(estimator, X, y, **shared)
 
 
 @dataclass(frozen=True)
@@ -594,6 +655,23 @@ class _Plan:
     conditions: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class _Shares:
+    """The rows that count, and how much each does."""
+
+    n: int
+    """Number of units."""
+    rows: np.ndarray
+    weight: np.ndarray | None
+    """Of the rows, those of a person at most 1 together; None where each row is a unit."""
+
+    def total(self, kernel: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Add up integers of rows; with weights in units of 1 / WHOLE."""
+        if self.weight is None:
+            return kernel(self.rows)
+        return sum_fractions(self.weight, lambda places: kernel(self.rows[places]))
+
+
 @dataclass(frozen=True)
 class _Request:
     """The checked parameters that all metrics share."""
@@ -601,6 +679,7 @@ class _Request:
     budget: Budget
     level: float
     random_state: Any
+    units: Any = None
 
     @classmethod
     def check(
@@ -609,6 +688,7 @@ class _Request:
         delta: float,
         adjacency: Adjacency,
         level: float,
+        units: Any,
         ledger: Any,
         random_state: Any,
     ) -> _Request:
@@ -619,15 +699,17 @@ class _Request:
             adjacency,
             ledger,
             randomness.is_seeded(random_state),
+            unit="record" if units is None else "person",
         )
         level = check_real("level", level, low=0.0, high=1.0, closed="neither")
-        return cls(budget, level, random_state)
+        return cls(budget, level, random_state, units)
 
     def plan(self, moves: int, what: str, unit: int = 1) -> _Plan:
         """Calibrate the noise of integers: Laplace for ``delta=0``, otherwise Gaussian.
 
         One neighboring step moves ``moves`` entries by ``unit`` each; for ``moves=1`` also any
-        vector of that L1 norm (Laplace) or L2 norm (Gaussian, where ``unit`` is large).
+        vector of that L1 norm (Laplace) or L2 norm (Gaussian, where ``unit`` is large). A person
+        moves fractions of them, by no more in either norm. The noise is on whole entries.
         """
         budget = self.budget
         if not budget.private:
@@ -638,6 +720,12 @@ class _Request:
                 scale = math.nextafter(scale, math.inf)
             noise = budget.noise("laplace", scale)
             return _Plan(PureDP(budget.epsilon), noise, f"exact discrete Laplace noise on {what}")
+        if self.units is not None:
+            longest = math.ceil(math.sqrt(moves) * unit * WHOLE)
+            scale = _gaussian_scale(budget.epsilon, budget.delta, 1, longest)
+            noise = budget.noise("gaussian", scale / WHOLE)
+            event: PrivacyEvent = DiscreteGaussian(scale, longest)
+            return _Plan(event, noise, f"exact discrete Gaussian noise on {what}")
         scale = _gaussian_scale(budget.epsilon, budget.delta, moves, unit)
         event = repeat(DiscreteGaussian(scale, unit), moves)
         noise = budget.noise("gaussian", scale)
@@ -648,10 +736,17 @@ class _Request:
         exact = np.asarray(exact, dtype=np.int64)
         generator = randomness.make_generator(self.random_state)
         claim = self.budget.reserve(plan, "metrics")
-        if plan.noise.law == "none":
-            return exact, claim
-        scale, law = plan.noise.scale, plan.noise.law
-        return randomness.release_counts(generator, exact, scale, noise=law), claim  # type: ignore
+        if self.units is not None:
+            return fractions(generator, exact, plan.noise, WHOLE), claim
+        return counts(generator, exact, plan.noise), claim
+
+    def shares(self, n_records: int) -> _Shares:
+        """Return how records count."""
+        if self.units is None:
+            return _Shares(n_records, np.arange(n_records), None)
+        codes, n_units = unit_codes(self.units, n_records)
+        used, weight = share_out(codes, n_units)
+        return _Shares(n_units, np.arange(n_records) if used is None else used, weight)
 
     def mean(self, name: str, losses: np.ndarray, bound: float) -> Score:
         """Release the mean of losses in [0, bound] with its variance."""
@@ -659,10 +754,10 @@ class _Request:
         # The rounding of the pair moves it by one step at most: half of one in either entry.
         plan = self.plan(1, f"mean and variance of the {name}", unit=STEPS + 2)
         weight = 2.0 if plan.noise.law == "gaussian" else 1.0
-        pair = (STEPS * share, weight * STEPS * share * (1.0 - share))
-        sums = [int(np.rint(entry).astype(np.int64).sum()) for entry in pair]
-        noisy, claim = self.release(sums, plan)
-        n, unit = losses.shape[0], 1.0 / (losses.shape[0] * STEPS)
+        pair = np.array([STEPS * share, weight * STEPS * share * (1.0 - share)])
+        pair, shares = np.rint(pair).astype(np.int64), self.shares(losses.shape[0])
+        noisy, claim = self.release(shares.total(lambda rows: pair[:, rows].sum(axis=1)), plan)
+        n, unit = shares.n, 1.0 / (shares.n * STEPS)
         mean = min(max(float(noisy[0]) * unit, 0.0), 1.0)
         spread = mean * (1.0 - mean)
         # m(1-m) - E l(1-l) is the variance; one deviation of its noise is allowed for.
@@ -740,7 +835,7 @@ def _area(
     below = (np.cumsum(zeros) - zeros + within * zeros) / n0
     above = (n1 - np.cumsum(ones) + within * ones) / n1
     area = float(ones @ below) / n1
-    shares1, shares0 = (np.maximum(counts, 0.0) for counts in (ones, zeros))
+    shares1, shares0 = (np.maximum(table, 0.0) for table in (ones, zeros))
     from_noise = ((below - area) ** 2).sum() / n1**2 + ((above - area) ** 2).sum() / n0**2
     sampling = shares1 @ (below - area) ** 2 / shares1.sum() / n1
     sampling += shares0 @ (above - area) ** 2 / shares0.sum() / n0

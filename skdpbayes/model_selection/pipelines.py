@@ -183,7 +183,10 @@ def publics_of(tail: Any, table: Table) -> tuple[Public, ...]:
             names = getattr(step, "feature_names_in_", None)
             publics.append(Public(len(table.y), step.n_features_in_, names=names))
     last._read(X_held_out, table.y_held_out)
-    return (*publics, last._read(X, table.y).public)
+    rows = last._read(X, table.y)
+    if table.units is not None:
+        rows = rows.of_units(table.units)
+    return (*publics, rows.public)
 
 
 def event_of(fitted: Any) -> PrivacyEvent:

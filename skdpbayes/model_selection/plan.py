@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.privacy.budget import NO_NOISE, Budget, Noise
+from skdpbayes.privacy.budget import NO_NOISE, Budget, Law, Noise
 from skdpbayes.privacy.calibration import discrete_gaussian_scale, discrete_laplace_scale
 from skdpbayes.privacy.composition.composed import compose, repeat
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent, PureDP
@@ -19,6 +19,7 @@ from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLapl
 from skdpbayes.privacy.mechanisms.repetition import selection_coverage
 from skdpbayes.privacy.mechanisms.selection import BestOfRandomRuns, any_of
 from skdpbayes.privacy.sensitivity import moved
+from skdpbayes.release.fractions import fraction_noise
 
 __all__ = ["STRATEGIES", "SearchPlan", "plan_search"]
 
@@ -135,7 +136,8 @@ def plan_search(
     unit : int, default=1
         Units in which one record's score is summed.
     table : bool, default=False
-        Whether a score is a table of counts: replacing a record moves two of them by 1.
+        Whether a score is a table of counts: replacing a record moves two of them by 1. If a count
+        has more than one ``unit``, persons count by fractions, which are priced by their norm.
 
     Returns
     -------
@@ -193,7 +195,7 @@ def _repeat(
     def score(run_epsilon: float) -> tuple[Noise, PrivacyEvent]:
         # Noise of a few records is nothing beside a validation set, so the score takes half of a
         # run's epsilon: its profile then stays below the fit's and costs nothing.
-        return _score_noise(budget, run_epsilon / 2.0, run_delta, moves, unit)
+        return _score_noise(budget, run_epsilon / 2.0, run_delta, moves, unit, table)
 
     def event_of(run_epsilon: float) -> PrivacyEvent:
         run = any_of((*probe(run_epsilon, run_delta), score(run_epsilon)[1]))
@@ -215,10 +217,17 @@ def _repeat(
 
 
 def _score_noise(
-    budget: Budget, epsilon: float, delta: float, moves: int, unit: int
+    budget: Budget, epsilon: float, delta: float, moves: int, unit: int, table: bool
 ) -> tuple[Noise, PrivacyEvent]:
-    """Return noise on integers of which a record moves ``moves``, its scale in records."""
+    """Return noise on integers of which a record moves ``moves``, its scale in records.
+
+    One of them moves by up to ``unit`` steps; several, in a table, together by the norm of that.
+    """
     event: PrivacyEvent
+    if unit > 1 and table:
+        law: Law = "laplace" if delta == 0.0 else "gaussian"
+        scale, event = fraction_noise(epsilon, delta, law, moves, unit)
+        return budget.noise(law, scale), event
     if delta == 0.0:
         noise = budget.noise("laplace", discrete_laplace_scale(epsilon, 0.0, moves))
         event = DiscreteLaplace(noise.scale * unit, unit)
@@ -234,7 +243,7 @@ def _compose(probe: Probe, n_candidates: int, budget: Budget, unit: int, table: 
     moves = moved(budget.adjacency)
     if table:  # all tables are released; the choice is made by looking at them
         n_moves = moves * n_candidates
-        score, validation = _score_noise(budget, budget.epsilon, budget.delta, n_moves, unit)
+        score, validation = _score_noise(budget, budget.epsilon, budget.delta, n_moves, unit, table)
         choice = score
     else:
         score = budget.noise("laplace", math.nextafter(2.0 / budget.epsilon, math.inf))

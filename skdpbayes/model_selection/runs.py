@@ -23,6 +23,10 @@ class Table(NamedTuple):
     y: np.ndarray
     X_held_out: Any
     y_held_out: np.ndarray
+    units: Any = None
+    """The person of each training record; None where each record is a unit."""
+    weight: np.ndarray | None = None
+    """Weights of the held-out records, those of a person at most 1 together."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class HeldOut:
     public: Public
     tables: tuple[Table, ...]
     heads: tuple[list[tuple[str, Any]], ...]
+    n_held_out: int
+    """Number of records, or of persons, that are scored."""
 
     @property
     def score(self) -> HoldOutScore:
@@ -67,8 +73,10 @@ def one_run(unfitted: Any, index: int, table: Table, score: HoldOutScore) -> Run
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fitted = unfitted.fit(table.X, table.y)
-        return Run(index, fitted, score.total(fitted, table.X_held_out, table.y_held_out))
+        whose = {} if table.units is None else {"units": table.units}
+        fitted = unfitted.fit(table.X, table.y, **whose)
+        total = score.total(fitted, table.X_held_out, table.y_held_out, table.weight)
+        return Run(index, fitted, total)
 
 
 def draw_number_of_runs(generator: np.random.Generator, mean: float, shape: float) -> int:

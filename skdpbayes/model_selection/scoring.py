@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from skdpbayes.fitting.units import WHOLE, sum_fractions
 from skdpbayes.metrics.scores import area_of_table, table_of_scores
 from skdpbayes.privacy.budget import Noise
 from skdpbayes.release import counts as release
@@ -40,8 +41,16 @@ class SumScore:
     def check_classes(self, classes: np.ndarray) -> None:
         """Accept any label set."""
 
-    def total(self, fitted: Any, X: Any, y: Any) -> int:
-        """Return the exact sum over the records, in units; not private."""
+    def of_persons(self) -> SumScore:
+        """Return the score of persons, each the average of those of her records."""
+        return replace(self, unit=WHOLE)
+
+    def total(self, fitted: Any, X: Any, y: Any, weight: np.ndarray | None = None) -> int:
+        """Return the exact sum over the records, in units; not private.
+
+        With weights, those of a person add up to at most 1 and every product is rounded down: her
+        part is at most one unit.
+        """
         scores = np.asarray(self.of_records(fitted, X, y), dtype=np.float64)
         if scores.shape != (len(y),):
             raise ValueError(
@@ -49,6 +58,8 @@ class SumScore:
                 f"{scores.shape}."
             )
         clipped = np.clip(np.nan_to_num(scores, nan=0.0), 0.0, 1.0)
+        if weight is not None:
+            return int(np.floor(clipped * (weight * self.unit)).sum())
         return int(np.rint(clipped * self.unit).sum())
 
     def noisy(self, generator: np.random.Generator, total: int, noise: Noise) -> int:
@@ -70,10 +81,15 @@ class SumScore:
 class AreaScore:
     """Area under the ROC curve, computed from a noisy table of label and binned score."""
 
+    unit: int = 1
+    """Steps of a count: more than one where persons count by fractions."""
     name: ClassVar[str] = "roc_auc"
-    unit: ClassVar[int] = 1
     table: ClassVar[bool] = True
     conditions: ClassVar[tuple[str, ...]] = ()
+
+    def of_persons(self) -> AreaScore:
+        """Return the score of persons, each the average of those of her records."""
+        return replace(self, unit=WHOLE)
 
     def check_classes(self, classes: np.ndarray) -> None:
         """Refuse more than two labels, which have no one curve."""
@@ -83,14 +99,18 @@ class AreaScore:
                 "'neg_log_loss' and 'neg_brier_score' judge the same probabilities."
             )
 
-    def total(self, fitted: Any, X: Any, y: Any) -> np.ndarray:
-        """Count the records by label and score; not private."""
+    def total(self, fitted: Any, X: Any, y: Any, weight: np.ndarray | None = None) -> np.ndarray:
+        """Count the records by label and score, in units; not private."""
         chance = np.clip(np.asarray(fitted.predict_proba(X))[:, 1], 0.0, 1.0)
-        return table_of_scores(np.asarray(y) == fitted.classes_[1], np.nan_to_num(chance, nan=0.5))
+        positive, chance = np.asarray(y) == fitted.classes_[1], np.nan_to_num(chance, nan=0.5)
+        if weight is None:
+            return table_of_scores(positive, chance)
+        return sum_fractions(weight, lambda rows: table_of_scores(positive[rows], chance[rows]))
 
     def noisy(self, generator: np.random.Generator, total: np.ndarray, noise: Noise) -> np.ndarray:
-        """Release all cells under exact discrete noise."""
-        return release.counts(generator, total.ravel(), noise).reshape(total.shape)
+        """Release all cells under exact discrete noise, whose scale is in whole counts."""
+        in_units = replace(noise, scale=noise.scale * self.unit)
+        return release.counts(generator, total.ravel(), in_units).reshape(total.shape) / self.unit
 
     def order(self, noisy: np.ndarray) -> float:
         """Return the area; noise that hides a class makes it 1/2."""

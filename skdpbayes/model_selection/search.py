@@ -41,6 +41,7 @@ from skdpbayes.fitting.estimator import (
 )
 from skdpbayes.fitting.pipelines import private_steps
 from skdpbayes.fitting.records import Public
+from skdpbayes.fitting.units import share_out, unit_codes
 from skdpbayes.model_selection.pipelines import (
     assemble,
     build,
@@ -69,7 +70,7 @@ from skdpbayes.model_selection.scoring import HoldOutScore, make_score
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.composition.composed import compose
 from skdpbayes.privacy.events import PrivacyEvent
-from skdpbayes.privacy.guarantee import PrivacyGuarantee
+from skdpbayes.privacy.guarantee import PrivacyGuarantee, Unit
 
 __all__ = ["PrivateGridSearchCV", "PrivateRandomizedSearchCV"]
 
@@ -149,7 +150,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     def _candidates(self, generator: np.random.Generator) -> Iterable[Mapping[str, Any]]:
         raise NotImplementedError
 
-    def fit(self, X: Any, y: Any, **unknown: Any) -> Self:
+    def fit(self, X: Any, y: Any, units: Any = None, **unknown: Any) -> Self:
         """Find and release the best candidate.
 
         Parameters
@@ -158,8 +159,13 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             The features.
         y : array-like of shape (n_samples,)
             The labels.
+        units : array-like of shape (n_samples,), default=None
+            Whose record each row is: any hashable ids. All records of one person are then protected
+            together: the split keeps persons whole, fits and scores weigh every person once, and
+            the number of persons is public while the number of records is not. The estimator must
+            take ``units``, and no other step may be private. None: every record is a unit.
         **unknown
-            Refused; for ``units`` the error says what to do instead.
+            Refused; for ``sample_weight`` the error says what to do instead.
 
         Returns
         -------
@@ -167,9 +173,24 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             The fitted search.
         """
         refuse_arguments(self, unknown)
-        return self._fit(X, y)
+        if units is not None:
+            self._check_takes_units(type(units).__name__)
+        return self._fit(X, y, units)
 
-    def plan(self, n_samples: int, n_features: Any, *, classes: Any = None) -> FitPlan:
+    def _check_takes_units(self, kind: str) -> None:
+        """Refuse units that a private step would not weigh by."""
+        private_step(self.estimator)._check_takes_units(kind)
+        for step in private_steps(self.estimator).values():
+            step._check_takes_units(kind)
+            if step is not private_step(self.estimator):
+                raise TypeError(
+                    "a search with units takes one private step, at the end of a pipeline; "
+                    f"{type(step).__name__} comes before it. Fit it with units first."
+                )
+
+    def plan(
+        self, n_samples: int, n_features: Any, *, classes: Any = None, unit: Unit = "record"
+    ) -> FitPlan:
         """Say what a search on this many records would claim and leave to a fit, without data.
 
         Parameters
@@ -181,6 +202,8 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             are private, those that reach each, by its name (``"columntransformer__scaler"``).
         classes : array-like or int, default=None
             The label set or its size; None takes the estimator's ``classes``, or two labels.
+        unit : {"record", "person"}, default="record"
+            "person" for a fit with ``units``; ``n_samples`` is then the number of persons.
 
         Returns
         -------
@@ -199,11 +222,13 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             )
         widths = [check_integer(f"n_features[{name!r}]", n_features[name], low=1) for name in steps]
         labels = check_classes(private_step(self.estimator).classes if classes is None else classes)
+        check_choice("unit", unit, ("record", "person"))
+        score = score if unit == "record" else score.of_persons()
         n_train = n_samples - self._n_held_out(n_samples)
         own = [Public(n_train, width) for width in widths[:-1]]
-        own.append(Public(n_train, widths[-1], labels))
+        own.append(Public(n_train, widths[-1], labels, unit=unit))
         setting = Setting(candidates, n_train, score, (tuple(own),) * len(candidates))
-        return self._planned(Public(n_samples, widths[-1], labels, detail=setting))
+        return self._planned(Public(n_samples, widths[-1], labels, detail=setting, unit=unit))
 
     def _check(self, generator: np.random.Generator) -> tuple[list[dict[str, Any]], HoldOutScore]:
         """Check the parameters of the search; return its candidates and its score."""
@@ -246,7 +271,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         candidate = public.detail.candidates[index]
         return build(self.estimator, candidate, public.classes, **silent, **values)
 
-    def _read(self, X: Any, y: Any) -> Any:
+    def _read(self, X: Any, y: Any, units: Any = None) -> Any:
         generator = self._split_generator()
         candidates, score = self._check(generator)
         X, y = indexable(X, y)
@@ -263,18 +288,30 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             y, private_step(self.estimator).classes, estimator=type(self).__name__
         )
         score.check_classes(labels)
-        # A record is either trained on or scored. The split goes by position: one that looked at
-        # labels would leak them.
-        n_held_out = self._n_held_out(len(y))
-        order = generator.permutation(len(y))
-        places = np.sort(order[n_held_out:]), np.sort(order[:n_held_out])
+        # A record, and with it all others of its person, is either trained on or scored. The split
+        # goes by position: one that looked at labels would leak them.
+        owner, n = (None, len(y)) if units is None else unit_codes(units, len(y))
+        n_held_out = self._n_held_out(n)
+        order = generator.permutation(n)
+        weight = None
+        if owner is None:
+            places = np.sort(order[n_held_out:]), np.sort(order[:n_held_out])
+        else:
+            score = score.of_persons()
+            scored = np.isin(owner, order[:n_held_out])
+            places = np.flatnonzero(~scored), np.flatnonzero(scored)
+            used, weight = share_out(owner[places[1]], n)
+            places = places if used is None else (places[0], places[1][used])
         parts = Table(*(take_rows(table, rows) for rows in places for table in (X, y)))
+        if owner is not None:
+            parts = parts._replace(units=owner[places[0]], weight=weight)
         public = Public(
-            n=len(y),
+            n=n,
             n_features=getattr(reader, "n_features_in_", 1),  # a list of texts is one column
             classes=labels,
             names=getattr(reader, "feature_names_in_", None),
-            detail=Setting(candidates, len(places[0]), score),
+            detail=Setting(candidates, n - n_held_out, score),
+            unit="record" if owner is None else "person",
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they may be computed from exact records
@@ -297,14 +334,23 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             read.append(publics_of(tail, done[key][1]))
         steps, tables = zip(*heads, strict=True)
         return HeldOut(
-            replace(public, detail=replace(public.detail, read=tuple(read))), tables, steps
+            replace(public, detail=replace(public.detail, read=tuple(read))),
+            tables,
+            steps,
+            public.n - public.detail.n_train,
         )
 
     def _budget(self, public: Public) -> Budget:
         own = private_step(self.estimator)
         ledger = own.ledger if self.ledger is None else self.ledger
         return make_budget(
-            self.epsilon, self.delta, own.adjacency, ledger, self.random_state, public.n
+            self.epsilon,
+            self.delta,
+            own.adjacency,
+            ledger,
+            self.random_state,
+            public.n,
+            unit=public.unit,
         )
 
     def _plan(self, public: Public, budget: Budget) -> SearchPlan:
@@ -372,7 +418,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     def _touch(self, rows: Any, plan: SearchPlan, generator: np.random.Generator) -> Winner:
         choose = self._repeat if plan.strategy == "repeat" else self._try_all
         run = choose(rows, plan, generator)
-        candidates, n_held_out = rows.public.detail.candidates, len(rows.tables[0].y_held_out)
+        candidates, n_held_out = rows.public.detail.candidates, rows.n_held_out
         if run is not None:
             model = assemble(
                 rows.heads[run.candidate], run.fitted, self._build(rows.public, run.candidate)
@@ -543,10 +589,11 @@ class PrivateGridSearchCV(PrivateSearch):
     over *K* runs, each with a candidate drawn at random, or over all candidates once.
 
     **Privacy guarantee.** The search as a whole is (epsilon, delta)-differentially private for the
-    adjacency of the estimator, one record being replaced by another or by a null record. The
+    adjacency of the estimator, one record being replaced by another or by a null record; with
+    ``fit(X, y, units=ids)`` all records of one person, who are kept together by the split. The
     records are split once, by position, into a training and a validation part, so each pays either
-    for the fits or for the scores. Released are the winner, its parameters and its noisy score.
-    The losing runs, their scores and, with random repetition, the number of runs stay hidden (a run
+    for the fits or for the scores. Released are the winner, its parameters and its noisy score. The
+    losing runs, their scores and, with random repetition, the number of runs stay hidden (a run
     time that an adversary can measure tells about it), and so do all warnings of fits. Public are
     the candidates, all parameters, the number of records and the label set. The budget of a fit is
     computed from the total before the data are used; ``epsilon``, ``delta``, ``ledger`` and
@@ -618,7 +665,7 @@ class PrivateGridSearchCV(PrivateSearch):
     plan_ : SearchPlan
         How the budget was spent (public): strategy, epsilon of a fit, noise of the scores.
     n_validation_ : int
-        Number of held-out records (public).
+        Number of held-out records, or of persons with ``units`` (public).
     classes_ : ndarray
         The label set (public).
 
@@ -692,10 +739,11 @@ class PrivateRandomizedSearchCV(PrivateSearch):
         \arg\max_{k \le K} \sum_{i \in \text{hold-out}} s(\hat f_k; x_i, y_i) + \text{noise}_k .
 
     **Privacy guarantee.** The search as a whole is (epsilon, delta)-differentially private for the
-    adjacency of the estimator, one record being replaced by another or by a null record. The
+    adjacency of the estimator, one record being replaced by another or by a null record; with
+    ``fit(X, y, units=ids)`` all records of one person, who are kept together by the split. The
     records are split once, by position, into a training and a validation part, so each pays either
-    for the fits or for the scores. Released are the winner, its parameters and its noisy score.
-    The losing runs, their scores and, with random repetition, the number of runs stay hidden (a run
+    for the fits or for the scores. Released are the winner, its parameters and its noisy score. The
+    losing runs, their scores and, with random repetition, the number of runs stay hidden (a run
     time that an adversary can measure tells about it), and so do all warnings of fits. Public are
     the candidates, all parameters, the number of records and the label set. The budget of a fit is
     computed from the total before the data are used; ``epsilon``, ``delta``, ``ledger`` and
@@ -769,7 +817,7 @@ class PrivateRandomizedSearchCV(PrivateSearch):
     plan_ : SearchPlan
         How the budget was spent (public): strategy, epsilon of a fit, noise of the scores.
     n_validation_ : int
-        Number of held-out records (public).
+        Number of held-out records, or of persons with ``units`` (public).
     classes_ : ndarray
         The label set (public).
 

@@ -1,7 +1,7 @@
 r"""Multilayer perceptrons: clipped sums of gradients without a gradient of any single record.
 
 Layer *l* maps its input :math:`a_l` to :math:`a_{l+1} = f(a_l W_l + b_l)`, the last one to logits
-(one for two classes, one a class otherwise). With :math:`\delta_l` the derivative of one record's
+(one for two classes, one per class otherwise). With :math:`\delta_l` the derivative of one record's
 loss with respect to the layer's pre-activation, the record's gradient is
 :math:`a_l^\top \delta_l` in :math:`W_l` and :math:`\delta_l` in :math:`b_l`, so its squared norm is
 
@@ -174,6 +174,7 @@ def _clipped_sum(
     sizes: Any,
     X: Any,
     codes: Any,
+    shares: Any,
     lengths: Any,
     clip_norm: float,
     tanh: bool,
@@ -184,7 +185,7 @@ def _clipped_sum(
     """Add the clipped gradients of the rows to ``out``, record by record.
 
     ``backward`` holds the transposed weights at the places of the weights. A record whose norm is
-    not finite contributes nothing.
+    not finite contributes nothing; one with a share, of which there may be none, that much.
     """
     n_layers = sizes.shape[0] - 1
     width = sizes[1:].max()
@@ -231,6 +232,8 @@ def _clipped_sum(
         if not np.isfinite(norm):
             continue
         factor = clip_norm / norm if norm > clip_norm else 1.0
+        if shares.shape[0] > 0:
+            factor *= shares[i]
         for layer in range(n_layers):
             n_in, n_out = sizes[layer], sizes[layer + 1]
             middle = place[layer] + n_in * n_out
@@ -296,6 +299,7 @@ def clipped_network_gradient(
     rows: np.ndarray | None = None,
     lengths: np.ndarray | None = None,
     unit: float = 0.0,
+    shares: np.ndarray | None = None,
 ) -> np.ndarray:
     """Sum the clipped gradients of a batch.
 
@@ -319,12 +323,15 @@ def clipped_network_gradient(
         Squared norms of the rows of ``X``, which do not change from batch to batch.
     unit : float
         Contributions are rounded to multiples of it; 0 for no rounding.
+    shares : ndarray of shape (n,), optional
+        Weights in [0, 1] of the clipped gradients.
 
     Returns
     -------
     ndarray of float64, shape (p,)
     """
     lengths = squared_row_lengths(X) if lengths is None else lengths
+    shares = np.empty(0) if shares is None else shares
     single = parameters.astype(np.float32)
     backward = single.copy()
     start = 0
@@ -343,6 +350,7 @@ def clipped_network_gradient(
             np.asarray(sizes, dtype=np.int64),
             X,
             codes,
+            shares,
             lengths,
             float(clip_norm) * (1.0 - CLIP_MARGIN),
             activation == "tanh",

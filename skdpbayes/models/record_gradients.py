@@ -49,7 +49,11 @@ def _add_scaled(piece: Any, factors: Any, magic: float, out: Any) -> None:
 
 
 def add_clipped_records(
-    pieces: Sequence[np.ndarray], clip_norm: float, unit: float, out: np.ndarray
+    pieces: Sequence[np.ndarray],
+    clip_norm: float,
+    unit: float,
+    out: np.ndarray,
+    shares: np.ndarray | None = None,
 ) -> None:
     """Add the clipped gradients of a block of records to ``out``.
 
@@ -65,6 +69,8 @@ def add_clipped_records(
         Contributions are rounded to multiples of it; 0 for no rounding.
     out : ndarray of float64, shape (sum of p_k,)
         Changed in place.
+    shares : ndarray of shape (m,), optional
+        Weights in [0, 1] of the clipped gradients.
     """
     squares = np.zeros(pieces[0].shape[0])
     for piece in pieces:
@@ -73,6 +79,8 @@ def add_clipped_records(
     clip = float(clip_norm) * (1.0 - CLIP_MARGIN)
     factors = np.where(norms > clip, clip / np.maximum(norms, np.finfo(float).tiny), 1.0)
     factors[~np.isfinite(norms)] = 0.0
+    if shares is not None:
+        factors *= shares
     start = 0
     for piece in pieces:
         stop = start + piece.shape[1]

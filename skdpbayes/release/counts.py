@@ -16,4 +16,4 @@ def counts(generator: np.random.Generator, exact: np.ndarray, noise: Noise) -> n
         return exact
     if noise.law not in ("laplace", "gaussian"):
         raise ValueError(f"counts are released under Laplace or Gaussian noise; got {noise}.")
-    return randomness.release_counts(generator, exact, noise.scale, noise=noise.law)
+    return np.asarray(randomness.release_counts(generator, exact, noise.scale, noise=noise.law))

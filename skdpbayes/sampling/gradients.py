@@ -9,7 +9,8 @@ composed over the steps. Positions, the prior and everything that follows are po
 below ``clip_norm`` by a margin that covers the rounding of the length, and cut toward zero to
 integer multiples of a power of two, which never lengthens; integers are added exactly. So the sum
 moves by at most ``clip_norm`` with a record, or twice that, whatever the order of records and the
-size of blocks; only its division by the grid of the noise rounds, which the noise counts in.
+size of blocks; so it does with a person, the weights of whose clipped records add up to at most 1.
+Only its division by the grid of the noise rounds, which the noise counts in.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ from skdpbayes.estimators.chain.plan import ChainPlan
 from skdpbayes.estimators.chain.run import run_chain
 from skdpbayes.estimators.chain.settings import Defaults, Settings, read_settings
 from skdpbayes.fitting.estimator import make_budget, spent
+from skdpbayes.fitting.units import Members
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.events import PrivacyEvent
 from skdpbayes.sampling.records import (
     ALONE,
     PosteriorDraws,
-    as_arrays,
     blocks,
     count_records,
     pick,
+    read_records,
 )
 
 __all__ = ["GradientPlan", "chain", "plan_chain"]
@@ -155,9 +157,14 @@ class Gradients:
     n: int
     shape: tuple[int, ...]
     clip_norm: float
+    weight: np.ndarray | None = None
+    """Weights of the records, those of a person at most 1 together."""
+    members: Members | None = None
+    """Records of the persons that batches are made of; None where each record is a unit."""
 
     def __post_init__(self) -> None:
         self.size = math.prod(self.shape)
+        self.n_rows = count_records(self.data)
         # no entry of a clipped gradient is larger than its norm
         self.unit = models.sum_unit(self.n, self.clip_norm)
 
@@ -166,8 +173,11 @@ class Gradients:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Sum of clipped gradients of the negative log-likelihood, and that of the prior's."""
         position = np.fmax(np.fmin(position, LARGEST), -LARGEST)
+        if rows is not None and self.members is not None:
+            rows = self.members.rows(rows)
         records = self.data if rows is None else pick(self.data, rows)
-        n_rows = self.n if rows is None else rows.shape[0]
+        weight = self.weight if rows is None or self.weight is None else self.weight[rows]
+        n_rows = self.n_rows if rows is None else rows.shape[0]
         total = np.zeros(self.size, dtype=np.int64)
         for part in blocks(n_rows, self.size):
             returned = np.asarray(self.per_record(position.copy(), pick(records, part)))
@@ -178,7 +188,8 @@ class Gradients:
                     f"{wanted}; got {returned.shape}."
                 )
             flat = returned.reshape(wanted[0], self.size).astype(np.float64)
-            total += clipped_integers(flat, self.clip_norm, self.unit).sum(axis=0)
+            shares = None if weight is None else weight[part]
+            total += clipped_integers(flat, self.clip_norm, self.unit, shares).sum(axis=0)
         prior = np.zeros(self.shape)
         if self.prior is not None:
             prior = np.asarray(self.prior(position.copy()), dtype=np.float64)
@@ -193,8 +204,13 @@ class Gradients:
         return 4.0 * 2.0**-52 * n_rows * self.clip_norm
 
 
-def clipped_integers(gradients: np.ndarray, clip_norm: float, unit: float) -> np.ndarray:
-    """Clip each row to ``clip_norm`` and cut it toward zero to integer multiples of ``unit``."""
+def clipped_integers(
+    gradients: np.ndarray, clip_norm: float, unit: float, weight: np.ndarray | None = None
+) -> np.ndarray:
+    """Clip each row to ``clip_norm`` and cut it toward zero to integer multiples of ``unit``.
+
+    With weights, rows are clipped before they are weighted, and cut after.
+    """
     usable = np.isfinite(gradients).all(axis=1)
     rows = np.where(usable[:, None], gradients, 0.0)
     # lengths of rows over their largest entry neither overflow nor vanish
@@ -207,6 +223,8 @@ def clipped_integers(gradients: np.ndarray, clip_norm: float, unit: float) -> np
         room = clip_norm / largest
     # |row| * largest is the length: below the norm it stays what it is
     factor = np.where(lengths <= room, largest, clip_norm / np.maximum(lengths, 1.0)) * margin
+    if weight is not None:
+        factor = factor * weight[:, None]
     return np.trunc(rows * (factor / unit)).astype(np.int64)
 
 
@@ -227,6 +245,7 @@ def chain(
     subsampling: str = "poisson",
     tail: float | str = "auto",
     n_kept: int | str = "auto",
+    units: Any = None,
     random_state: Any = None,
     ledger: Any = None,
 ) -> PosteriorDraws:
@@ -240,7 +259,8 @@ def chain(
     or not the chain has converged and whatever the functions return: each record's gradient is
     clipped to `clip_norm` here, and one that is not finite counts as zero. The whole chain is paid
     for, so draws and their mean cost nothing more. Public are the number of records, `start` and
-    all parameters. The claim rests on one condition, which ``privacy_.conditions`` repeats: each
+    all parameters; with `units` the number of persons, and all records of a person are protected
+    together. The claim rests on one condition, which ``privacy_.conditions`` repeats: each
     row of the gradients comes from its own record alone (:func:`check_per_record` tests it).
 
     Parameters
@@ -279,6 +299,9 @@ def chain(
         Share of the steps at the end that is kept; 0.5.
     n_kept : int or "auto", default="auto"
         Number of states of the tail kept as draws; 100.
+    units : array-like of shape (n_records,), default=None
+        Whose each record is: ids of persons. Their clipped gradients are weighted to one record
+        per person, and batches are samples of persons.
     random_state : int, Generator or None, default=None
         Secure if None.
     ledger : PrivacyLedger or None, default=None
@@ -318,11 +341,14 @@ def chain(
         "clip_norm": clip_norm,
         "step_size": step_size,
     }
-    n = count_records(data)
+    records = read_records(data, units)
+    n = records.n
     position = np.array(start, dtype=np.float64, ndmin=1)
     if position.size == 0 or not np.isfinite(position).all():
         raise ValueError("start must hold finite numbers, at least one.")
-    budget = make_budget(epsilon, delta, adjacency, ledger, random_state, n, stacklevel=3)
+    budget = make_budget(
+        epsilon, delta, adjacency, ledger, random_state, n, unit=records.unit, stacklevel=3
+    )
     plan = _plan(budget, n, position.size, options)
     generator = randomness.make_generator(random_state)
     claim = budget.reserve(plan, "chain")
@@ -330,10 +356,12 @@ def chain(
         potential = Gradients(
             per_record_gradient,
             prior_gradient,
-            as_arrays(data),
+            records.data,
             n,
             position.shape,
             plan.chain.clip_norm,
+            records.weight,
+            records.members,
         )
         settings = plan.settings
         dynamics = settings.dynamics(float(step_size), plan.chain.gradient_noise)

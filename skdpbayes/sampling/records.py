@@ -8,9 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from skdpbayes.privacy.guarantee import PrivacyGuarantee
+from skdpbayes.fitting.units import Members, share_out, unit_codes
+from skdpbayes.privacy.guarantee import PrivacyGuarantee, Unit
 
-__all__ = ["ALONE", "PosteriorDraws", "blocks", "check_per_record", "count_records", "pick"]
+__all__ = [
+    "ALONE",
+    "OwnRecords",
+    "PosteriorDraws",
+    "as_arrays",
+    "blocks",
+    "check_per_record",
+    "count_records",
+    "pick",
+    "read_records",
+]
 
 ALONE = "{} computes each row of its result from that row's record alone"
 # Numbers that a function of a block of records may return at a time.
@@ -40,6 +51,39 @@ class PosteriorDraws:
     temperature: float | None
     privacy_: PrivacyGuarantee
     plan: Any
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRecords:
+    """Records of a model of one's own, and whose they are."""
+
+    data: Any
+    """An array or a tuple of arrays; of a person with very many records, those that are used."""
+    n: int
+    """Number of units: of records or, with ``units``, of persons."""
+    unit: Unit = "record"
+    weight: np.ndarray | None = None
+    """Weights of the records, those of a person at most 1 together; None where each counts 1."""
+    owner: np.ndarray | None = None
+    """The person of each record."""
+
+    @property
+    def members(self) -> Members | None:
+        """The records of every person, to sample persons; None where each record is a unit."""
+        return None if self.owner is None else Members.of(self.owner, self.n)
+
+
+def read_records(data: Any, units: Any = None) -> OwnRecords:
+    """Check the form of the data and weight each person's records to one."""
+    n = count_records(data)
+    data = as_arrays(data)
+    if units is None:
+        return OwnRecords(data, n)
+    codes, n_units = unit_codes(units, n)
+    used, weight = share_out(codes, n_units)
+    if used is not None:
+        data, codes = pick(data, used), codes[used]
+    return OwnRecords(data, n_units, "person", weight, codes)
 
 
 def count_records(data: Any) -> int:

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import brentq
-from scipy.special import expit
+from scipy.special import expit, softmax
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
 from skdpbayes import DPSGLDClassifier, DPSGLDNetworkClassifier
+from skdpbayes.estimators.chain.inference import ClassAnswers, LabelAnswers
+from skdpbayes.estimators.chain.run import Score
 from skdpbayes.estimators.linear.normal import NormalMixture
 from tests.contract import linear_data
 
@@ -160,7 +162,7 @@ def test_without_an_intercept():
 @pytest.mark.parametrize(
     ("make", "params", "n_classes", "reason"),
     [
-        (DPSGLDClassifier, {}, 3, "two classes"),
+        (DPSGLDClassifier, {"epsilon": np.inf}, 3, "take their quantiles"),
         (DPSGLDClassifier, {"preconditioner": None}, 2, "no moments"),
         (DPSGLDClassifier, {"preconditioner": np.eye(3)}, 2, "no moments"),
         (DPSGLDClassifier, {"epsilon": 0.1, "preconditioner": 0.2}, 2, "third of the curvature"),
@@ -186,6 +188,10 @@ def test_too_many_columns():
     X, y = rng.random((1000, 201)) / 15.0, rng.integers(0, 2, 1000)
     model = DPSGLDClassifier(1e3, preconditioner=0.5, n_steps=2, random_state=0).fit(X, y)
     with pytest.raises(ValueError, match="201 columns"):
+        model.sample_posterior(posterior="noise_aware")
+    y = rng.integers(0, 3, 1000)
+    model.fit(X[:, :101], y)
+    with pytest.raises(ValueError, match="101 columns are too many for 3 classes; at most 100"):
         model.sample_posterior(posterior="noise_aware")
 
 
@@ -217,3 +223,136 @@ def test_quantiles_of_a_mixture():
         np.testing.assert_allclose(mixture.quantiles(probability), [expected, 0.0], atol=1e-9)
     draws = mixture.draws(200000, rng)
     np.testing.assert_allclose(draws.mean(axis=0), mixture.mean, atol=0.02)
+
+
+# Several classes
+
+
+def classes_table(n, seed, n_classes=3):
+    """Rows as above, labels of a softmax model, and its coefficients, which add up to 0."""
+    rng = np.random.default_rng(seed)
+    X, _ = table(n, seed)
+    truth = 0.6 * np.random.default_rng(99).normal(size=(n_classes, 6))
+    truth -= truth.mean(axis=0)
+    chance = softmax(X @ truth[:, :-1].T + truth[:, -1], axis=1)
+    return X, (rng.random((n, 1)) > chance.cumsum(axis=1)).sum(axis=1), truth
+
+
+def test_contrasts_are_orthonormal_and_add_up_to_nothing():
+    turn = ClassAnswers(5).contrasts
+    np.testing.assert_allclose(turn.T @ turn, np.eye(4), atol=1e-15)
+    np.testing.assert_allclose(turn.sum(axis=0), 0.0, atol=1e-15)
+
+
+def test_classes_answer_as_all_labels_do():
+    """Mean, slope and covariance of clipped residuals, label by label and state by state."""
+    rng = np.random.default_rng(0)
+    turn = ClassAnswers(3).contrasts
+    states, rows = rng.normal(size=(7, 2, 4)), rng.normal(size=(6, 4))
+    weights = rng.random(7)
+    weights /= weights.sum()
+    score = Score(states.reshape(7, 8), weights, np.zeros(8), 1.0, 0.2)
+    logits = rng.normal(size=(6, 2))
+    answer = ClassAnswers(3).at_states(rows, score, 0.8, 0.3)
+    found = answer(logits)
+
+    def mean_of(row, logit, power):
+        total, bound = 0.0, 0.8 / np.linalg.norm(row)
+        chance = softmax(turn @ logit)
+        for label in range(3):
+            each = []
+            for state in states:
+                gap = softmax(turn @ (state @ row)) - np.eye(3)[label]
+                each.append(turn.T @ gap * min(1.0, bound / np.linalg.norm(gap)))
+            mean = weights @ np.array(each)
+            if power == 2:
+                spread = np.einsum("t,tc,te->ce", weights, each, each)
+                mean = np.outer(mean, mean) + 0.3 * spread
+            total = total + chance[label] * mean
+        return total
+
+    for i, (row, logit) in enumerate(zip(rows, logits, strict=True)):
+        mean = mean_of(row, logit, 1)
+        np.testing.assert_allclose(found.mean[i], mean, atol=1e-12)
+        variance = mean_of(row, logit, 2) - np.outer(mean, mean)
+        np.testing.assert_allclose(found.variance[i], variance, atol=1e-12)
+        for j, step in enumerate(1e-6 * np.eye(2)):
+            change = (mean_of(row, logit - step, 1) - mean_of(row, logit + step, 1)) / 2e-6
+            np.testing.assert_allclose(found.slope[i, :, j], change, atol=1e-8)
+
+
+def test_two_classes_as_softmax_answer_as_logistic_regression():
+    """The logit is sqrt(2) times the contrast, the clipping norm in proportion."""
+    rng = np.random.default_rng(0)
+    states, rows, logits = rng.normal(size=(7, 4)), rng.normal(size=(6, 4)), rng.normal(size=(6, 1))
+    weights, root = np.full(7, 1 / 7), np.sqrt(2.0)
+    one = Score(states, weights, np.zeros(4), 1.0, 0.2)
+    two = Score(-states / root, weights, np.zeros(4), 1.0, 0.2)
+    plain = LabelAnswers().at_states(rows, one, 0.8, 0.3)(logits)
+    found = ClassAnswers(2).at_states(rows, two, 0.8 * root, 0.3)(-logits / root)
+    np.testing.assert_allclose(found.mean, -root * plain.mean)
+    np.testing.assert_allclose(found.slope, 2.0 * plain.slope)
+    np.testing.assert_allclose(found.variance, 2.0 * plain.variance)
+
+
+def test_intervals_of_several_classes_cover():
+    """On both sides: 216 intervals, of classes that depend on each other; errors are smaller."""
+    inside, errors = [], []
+    for seed in range(12):
+        X, y, truth = classes_table(8000, seed)
+        model = DPSGLDClassifier(1.0, data_norm=NORM, random_state=seed).fit(X, y)
+        found = model.interval(0.9)
+        low, high = np.moveaxis(
+            np.concatenate([found["coef"], found["intercept"][:, None]], axis=1), -1, 0
+        )
+        inside.append((low < truth) & (truth < high))
+        center = 0.5 * (low + high)
+        coef = np.column_stack([model.coef_, model.intercept_])
+        errors.append([center - truth, coef - coef.mean(axis=0) - truth])
+        np.testing.assert_allclose(center.sum(axis=0), 0.0, atol=0.2 * np.abs(high - low).max())
+    assert 0.82 < np.mean(inside) < 0.97
+    of_center, of_coef = np.sqrt(np.mean(np.square(errors), axis=(0, 2, 3)))
+    assert of_center < 0.8 * of_coef
+    draws = model.sample_posterior(500, random_state=1)
+    assert draws["coef"].shape == (500, 3, 5)
+    np.testing.assert_allclose(draws["coef"].sum(axis=1), 0.0, atol=1e-12)
+    np.testing.assert_allclose(draws["intercept"].sum(axis=1), 0.0, atol=1e-12)
+
+
+# Probabilities
+
+
+def test_the_link_is_where_clipped_gradients_balance():
+    """Labels drawn by the corrected probability push the chain in neither direction."""
+    model = fitted(20000, epsilon=5.0, clip_norm=0.4)
+    link = model._posterior.link
+    X, _ = table(200, 1)
+    raw = np.linspace(0.02, 0.98, 200)
+    changed = link(X, np.column_stack([1.0 - raw, raw]))[:, 1]
+    kept = (changed - 1e-3 * raw) / (1.0 - 1e-3)
+    bound = 0.4 / link.coordinates.lengths(X, None)
+    push = (1.0 - kept) * np.minimum(raw, bound) - kept * np.minimum(1.0 - raw, bound)
+    np.testing.assert_allclose(push, 0.0, atol=1e-12)
+    assert np.abs(changed - raw).max() > 0.1
+    order = np.argsort(raw)
+    one_row = link(np.repeat(X[:1], 200, axis=0), np.column_stack([1.0 - raw, raw]))[order, 1]
+    assert np.all(np.diff(one_row) > 0.0)
+
+
+def test_probabilities_where_much_is_clipped_are_calibrated():
+    """The link removes most of what clipping does to them, and no label changes."""
+    model = fitted(20000, epsilon=5.0, clip_norm=0.4)
+    X, _ = table(20000, 5)
+    truth = expit(X @ TRUTH[:-1] + TRUTH[-1])
+    found = model.predict_proba(X)[:, 1]
+    raw = expit(model.decision_function(X))
+    assert np.mean(np.abs(found - truth)) < 0.6 * np.mean(np.abs(raw - truth))
+    np.testing.assert_array_equal(model.predict(X), found > 0.5)
+
+
+def test_the_link_needs_a_chain_at_rest():
+    assert fitted(5000, epsilon=5.0)._posterior.link is not None
+    assert fitted(5000, epsilon=5.0, n_steps=5, step_size=1e-6)._posterior.link is None
+    assert fitted(5000, epsilon=5.0, preconditioner=None)._posterior.link is None
+    assert fitted(5000, epsilon=5.0, sampler="sgnht")._posterior.link is None
+    assert fitted(1000, epsilon=np.inf)._posterior.link is None

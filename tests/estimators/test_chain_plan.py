@@ -221,7 +221,7 @@ def test_one_record_moves_the_sum_of_a_network_by_no_more_than_clip_and_rounding
     rng = np.random.default_rng(0)
     n, sizes, clip = 200, (6, 5, 3), 0.05
     X = network_inputs(Bound(1.0)(rng.normal(size=(n, 6))), 1.0).astype(np.float32)
-    potential = NetworkPotential(X, rng.integers(0, 3, n), sizes, activation, 1.0, clip)
+    potential = NetworkPotential(X, rng.integers(0, 3, n), sizes, activation, 1.0, clip, n)
     position = rng.normal(size=potential.shape)
     bound = clip + potential.rounding(n)
     assert bound < (1.0 + 1e-9) * clip

@@ -11,7 +11,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import HuberRegressor, PoissonRegressor
 
 from skdpbayes import DPSGLDRegressor, PrivateBayesianRidge, models, privacy, randomness
-from skdpbayes.estimators.chain.inference import ErrorAnswers, _mean_clipped
+from skdpbayes.estimators.chain.inference import CountAnswers, ErrorAnswers, _mean_clipped
 from skdpbayes.estimators.chain.regressor import _deviation, _mean_square
 from skdpbayes.estimators.chain.run import Score
 from skdpbayes.fitting.records import Block
@@ -59,9 +59,9 @@ def test_a_mean_of_clipped_errors_is_the_integral():
     assert value[0] == pytest.approx(integrate.quad(clipped, -9, 9, points=points)[0], abs=1e-9)
     score = Score(np.zeros((1, 1)), np.ones(1), np.zeros(1), 1.0, 1.0)
     answer = ErrorAnswers(0.25, math.inf).at_states(np.ones((1, 1)), score, 0.25, 0.0)
-    expected, told, spread = answer(np.array([-0.1]))
-    assert spread[0] == pytest.approx(0.0322536594, abs=1e-10)
-    assert (expected[0], told[0]) == pytest.approx((0.0669988526, 0.6449902230), abs=1e-9)
+    expected, told, spread = (part.item() for part in answer(np.array([[-0.1]])))
+    assert spread == pytest.approx(0.0322536594, abs=1e-10)
+    assert (expected, told) == pytest.approx((0.0669988526, 0.6449902230), abs=1e-9)
 
 
 def test_runs_of_states_answer_as_their_states_do():
@@ -71,7 +71,8 @@ def test_runs_of_states_answer_as_their_states_do():
     states = drift + 0.3 * rng.normal(size=(100, 2))
     score = Score(states, np.full(100, 0.01), np.zeros(2), 1.0, 0.01)
     rows, theta = rng.normal(size=(40, 2)) / math.sqrt(2.0), np.array([0.2, 0.1])
-    expected, told, spread = ErrorAnswers(1.1, math.inf).at_states(rows, score, 1.0, 0.0)(theta)
+    answer = ErrorAnswers(1.1, math.inf).at_states(rows, score, 1.0, 0.0)
+    expected, told, spread = (part.ravel() for part in answer((rows @ theta)[:, None]))
     bound = 1.0 / np.linalg.norm(rows, axis=1)[:, None]
     value, slope = _mean_clipped((rows @ (states - theta).T) / 1.1, bound / 1.1)
     np.testing.assert_allclose(expected, 1.1 * value.mean(axis=1), atol=0.003)
@@ -85,6 +86,39 @@ def test_runs_of_states_answer_as_their_states_do():
     assert ratio.max() < 1.1
     single = np.clip(gaps, -bound[:, None], bound[:, None]).var(axis=(1, 2))
     assert np.max(single / answers.var(axis=1)) > 1.3
+
+
+@pytest.mark.parametrize("cap", [12.0, 900.0])
+def test_counts_answer_as_sums_over_all_counts_do(cap):
+    """Mean, slope and variance of clipped residuals, by plain sums; the cap cuts counts and rates.
+
+    Beyond 256 counts some are taken together.
+    """
+    rng = np.random.default_rng(0)
+    states, rows = 0.4 * rng.normal(size=(20, 2)), rng.normal(size=(15, 2))
+    weights = rng.random(20)
+    weights /= weights.sum()
+    loss = models.PoissonLoss(cap, 0.3 * cap)
+    score = Score(states, weights, np.zeros(2), 1.0, 0.1)
+    clip, theta = 0.2 * cap, np.array([0.5, -0.2])
+    found = CountAnswers(loss).at_states(rows, score, clip, 0.05)((rows @ theta)[:, None])
+    every = np.arange(4 * cap)
+    bound = clip / np.linalg.norm(rows, axis=1)[:, None]
+    gaps = loss.mean(rows @ states.T)[:, :, None] - np.minimum(every, cap)
+    clipped = np.clip(gaps, -bound[:, None], bound[:, None])
+    residuals = np.einsum("t,itc->ic", weights, clipped)
+    squares = np.einsum("t,itc->ic", weights, clipped**2)
+
+    def mean(shift, table):
+        rate = loss.mean(rows @ theta + shift)[:, None]
+        return np.sum(stats.poisson.pmf(every, rate) * table, axis=1)
+
+    close = {"rtol": 0.01, "atol": 0.001 * cap}
+    np.testing.assert_allclose(found.mean[:, 0], mean(0.0, residuals), **close)
+    slope = (mean(-1e-5, residuals) - mean(1e-5, residuals)) / 2e-5
+    np.testing.assert_allclose(found.slope[:, 0, 0], slope, **close)
+    variance = mean(0.0, residuals**2) - mean(0.0, residuals) ** 2 + 0.05 * mean(0.0, squares)
+    np.testing.assert_allclose(found.variance[:, 0, 0], variance, rtol=0.03, atol=1e-4 * cap)
 
 
 @pytest.mark.parametrize("deviation", [0.05, 0.4, 1.0, 3.0])
@@ -316,11 +350,35 @@ def test_coefficients_and_intervals_are_honest():
     assert np.std(chain) < 0.6 * np.std(moments)
 
 
+@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+def test_intervals_of_counts_cover(adjacency):
+    """On both sides: 100 coefficients; clipping at one deviation of a count is undone."""
+    truth, inside, errors = np.append(0.8 * BETA, 0.4), [], []
+    for seed in range(25):
+        X, y = counts(3000, seed)
+        model = make(2.0, loss="poisson", adjacency=adjacency, clip_norm=1.0, random_state=seed)
+        found = model.fit(X, y).interval(0.9)
+        low, high = np.concatenate([found["coef"], found["intercept"][None]]).T
+        inside.append((low < truth) & (truth < high))
+        chain = model.sample_posterior(posterior="chain")["intercept"].mean()
+        errors.append([chain - 0.4, model.intercept_ - 0.4])
+    assert 0.82 < np.mean(inside) < 0.97
+    of_chain, of_center = np.abs(np.mean(errors, axis=0))
+    assert of_center < 0.3 * of_chain
+
+
+def test_the_clip_rises_and_steps_are_saved_where_noise_is_small():
+    """By public numbers alone: the plan tells."""
+    shown = [
+        DPSGLDRegressor(epsilon, target_bounds=(0, 1)).plan(n, 10)
+        for n, epsilon in ((1000, 0.1), (50_000, 1.0), (10**6, 5.0))
+    ]
+    clips = [plan.numbers["clip_norm_"] for plan in shown]
+    assert clips[0] == 1.0 < 1.5 < clips[1] < clips[2] <= 3.0
+    assert [plan.numbers["n_steps_"] for plan in shown] == [100, 40, 40]
+
+
 def test_no_intervals_where_they_are_not_known():
-    X, y = counts(500, 0)
-    with pytest.raises(AttributeError) as refused:
-        make(1.0, loss="poisson", random_state=0).fit(X, y).interval()
-    assert "squared and Huber losses only" in str(refused.value.__cause__)
     X, y = line(100, 0)
     with pytest.raises(AttributeError) as refused:
         make(0.01, random_state=0).fit(X, y).interval()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,13 +14,23 @@ from sklearn.pipeline import make_pipeline
 import skdpbayes
 from skdpbayes import (
     BoundsScaler,
+    DPSGLDClassifier,
+    DPSGLDNetworkClassifier,
+    DPSGLDRegressor,
     LaplaceNaiveBayes,
     ObjPertLogisticRegression,
+    OPSLinearSVC,
+    OPSLogisticRegression,
     PrivateBayesianRidge,
     PrivateBoundsScaler,
+    PrivateHMM,
     RowBlocks,
     RowNormClipper,
 )
+from skdpbayes.datasets import make_event_log
+from skdpbayes.fitting import chunks
+from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.units import share_out
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpbayes.exceptions.PrivacyWarning")
 
@@ -48,6 +59,11 @@ def _with_gaps():
 def _regression(n=N):
     X, _ = _numbers(n)
     return X, X[:, 0] - X[:, 1] + np.random.default_rng(2).normal(size=n)
+
+
+def _counts(n=N):
+    X, _ = _numbers(n)
+    return X, np.random.default_rng(2).poisson(np.exp(X[:, 0]))
 
 
 def _sparse(n=N):
@@ -81,6 +97,47 @@ CASES = {
     "ridge": (PrivateBayesianRidge(target_bounds=(-3, 3), random_state=0), _regression),
     "objective": (ObjPertLogisticRegression(random_state=0), _numbers),
     "objective, pure, compressed": (ObjPertLogisticRegression(2.0, 0.0, random_state=0), _sparse),
+    "chain": (DPSGLDClassifier(2.0, n_steps=8, random_state=0), _numbers),
+    "chain, compressed, in batches": (
+        DPSGLDClassifier(2.0, n_steps=8, batch_size=300, random_state=0, sampler="sghmc"),
+        _sparse,
+    ),
+    "chain, batches of a fixed size": (
+        DPSGLDClassifier(
+            2.0,
+            n_steps=8,
+            batch_size=50,
+            subsampling="fixed",
+            preconditioner=None,
+            classes=[0, 1, 2],
+            random_state=0,
+        ),
+        _numbers,
+    ),
+    "chain of errors": (
+        DPSGLDRegressor(2.0, target_bounds=(-3, 3), n_steps=8, random_state=0),
+        _regression,
+    ),
+    "chain of counts": (
+        DPSGLDRegressor(2.0, target_bounds=(0, 9), loss="poisson", n_steps=8, random_state=0),
+        _counts,
+    ),
+    "network": (
+        DPSGLDNetworkClassifier(2.0, n_steps=5, batch_size=N, n_kept=2, random_state=0),
+        _numbers,
+    ),
+    "network, compressed, in batches": (
+        DPSGLDNetworkClassifier(
+            2.0, n_steps=5, batch_size=200, hidden_layer_sizes=(5, 3), n_kept=2, random_state=0
+        ),
+        _sparse,
+    ),
+    "one draw": (OPSLogisticRegression(2.0, 1e-6, n_batches=1, random_state=0), _numbers),
+    "one draw, in batches": (
+        OPSLogisticRegression(2.0, 1e-6, n_batches=4, n_steps=40, random_state=0),
+        _sparse,
+    ),
+    "one draw, hinge": (OPSLinearSVC(2.0, 1e-6, n_batches=1, random_state=0), _numbers),
     "objective, previewed": (
         ObjPertLogisticRegression(random_state=0, classes=[0, 1, 2]),
         lambda: _numbers(21_000, 2),
@@ -109,6 +166,8 @@ def _same(fitted, other):
         if isinstance(value, np.ndarray):
             assert value.dtype == others[name].dtype, name
             assert np.array_equal(value, others[name]), name
+        elif isinstance(value, list):  # one array per layer
+            assert pickle.dumps(value) == pickle.dumps(others[name]), name
         else:
             assert value == others[name], name
 
@@ -145,6 +204,256 @@ def test_dask_arrays_give_the_bits_of_memory(case, n_chunks, empty):
     _same(_fit(model, rows, da.from_array(y, chunks=(sizes,))), whole)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "objective",
+        "objective, previewed",
+        "chain",
+        "chain, compressed, in batches",
+        "chain of errors",
+        "network",
+        "network, compressed, in batches",
+        "one draw, in batches",
+    ],
+)
+def test_rows_that_are_not_held_are_made_anew_with_the_same_bits(name, monkeypatch):
+    monkeypatch.setattr(chunks, "HELD_BYTES", 0)
+    model, make = CASES[name]
+    X, y = make()
+    whole = _fit(model, X, y)
+    cuts = _cuts(X.shape[0], 7, True)
+    opened = []
+
+    def rows():
+        opened.append(1)
+        yield from (X[a:b] for a, b in cuts)
+
+    _same(_fit(model, RowBlocks(rows), RowBlocks([y[a:b] for a, b in cuts])), whole)
+    # reading pass; with chains: moments, steps, errors
+    passes = {"chain": 10, "chain of errors": 11, "network": 6}
+    if name in passes:
+        assert len(opened) == passes[name] + 1  # the type of the first block is looked at
+    if sparse.issparse(X):
+        return
+    da = pytest.importorskip("dask.array", reason="needs skdpbayes[dask]")
+    sizes = tuple(b - a for a, b in cuts)
+    table = da.from_array(X, chunks=(sizes, -1)), da.from_array(y, chunks=(sizes,))
+    _same(_fit(model, *table), whole)
+
+
+def test_batches_of_all_records_are_the_default_in_chunks():
+    X, y = _numbers()
+    blocks = RowBlocks([X]), RowBlocks([y])
+    settings = {"n_steps": 2, "random_state": 0}
+    assert DPSGLDNetworkClassifier(**settings).fit(*blocks).batch_size_ == N
+    assert DPSGLDNetworkClassifier(**settings).fit(X, y).batch_size_ == 256
+    public = replace(DPSGLDClassifier()._read(*blocks).public, n=10**7)
+    budget = DPSGLDClassifier()._budget(public)
+    assert DPSGLDClassifier()._plan(public, budget).chain.batch_size == 10**7
+
+
+# Persons: their records may be in several chunks
+
+
+def _owners(n=N, kind=int):
+    """Persons of a few records, one of hundreds, all of them in several chunks."""
+    ids = np.random.default_rng(4).integers(0, 400, n)
+    ids[ids < 120] = 7  # about 600 records, of which 256 are used
+    return ids if kind is int else np.array([f"p{i}" for i in ids], dtype=object)
+
+
+PERSONS = [
+    "naive Bayes, categories",
+    "naive Bayes, moments",
+    "ridge",
+    "objective",
+    "objective, previewed",
+    "chain",
+    "chain of errors",
+    "chain of counts",
+    "network",
+    "one draw",
+]
+
+
+@pytest.mark.parametrize("name", PERSONS)
+def test_persons_may_be_spread_over_chunks(name):
+    model, make = CASES[name]
+    X, y = make()
+    ids = _owners(X.shape[0], int if name == "chain" else str)
+    if name == "objective, previewed":  # from 20,000 persons on
+        model = ObjPertLogisticRegression(random_state=0)
+        X, y = _numbers(45_000, 2)
+        ids = np.random.default_rng(4).integers(0, 26_000, 45_000)
+    if name == "network":
+        model = DPSGLDNetworkClassifier(
+            2.0, n_steps=5, n_kept=2, batch_size=len(np.unique(ids)), random_state=0
+        )
+    whole = _fit(model, X, y, ids)
+    assert whole.privacy_.unit == "person"
+    for n_chunks, empty in ((1, False), (2, False), (7, True)):
+        cuts = _cuts(X.shape[0], n_chunks, empty)
+        table = [RowBlocks([part[a:b] for a, b in cuts]) for part in (X, y, ids)]
+        _same(_fit(model, *table), whole)
+    da = pytest.importorskip("dask.array", reason="needs skdpbayes[dask]")
+    sizes = tuple(b - a for a, b in cuts)
+    table = [da.from_array(part, chunks=(sizes, -1)[: part.ndim]) for part in (X, y, ids)]
+    _same(_fit(model, *table), whole)
+
+
+def test_weights_of_persons_in_chunks_are_those_in_memory(monkeypatch):
+    """By the definition: floor(2^16 / m) / 2^16, and the first of a long one's records evenly."""
+    ids = _owners()
+    X = np.arange(float(N))[:, None]
+    used, weight = share_out(np.unique(ids, return_inverse=True)[1], len(np.unique(ids)))
+    expected = np.zeros(N)
+    expected[used] = weight
+    model = DPSGLDClassifier()
+    cuts = _cuts(N, 7, True)
+    rows = model._read(
+        RowBlocks([X[a:b] for a, b in cuts]), RowBlocks([np.arange(a, b) % 2 for a, b in cuts])
+    )
+    rows = replace(rows, bound=Bound()).of_units(RowBlocks([ids[a:b] for a, b in cuts]))
+    assert rows.public.n == len(np.unique(ids))
+    found = np.zeros(N)
+
+    def note(block):
+        found[block.X[:, 0].astype(int)] = block.weight
+        return np.zeros(1)
+
+    rows.total(note)
+    assert np.array_equal(found, expected)
+    # together nobody weighs more than 1, however the chunks are cut
+    assert np.bincount(ids, weights=found).max() <= 1.0
+
+
+def test_wrong_ids_are_refused_before_the_charge_and_not_quoted():
+    X, y = _numbers(100)
+    blocks = RowBlocks([X[:50], X[50:]]), RowBlocks([y[:50], y[50:]])
+    model = ObjPertLogisticRegression(classes=[0, 1], ledger=_Refusing())
+    ids = np.arange(100.0)
+    gap = np.where(ids == 77, np.nan, ids)
+    for units, message in [
+        (ids, "both must be in chunks"),
+        (RowBlocks([ids[:50]]), "one id per record"),
+        (RowBlocks([ids[:40], ids[40:]]), "one id per record"),
+        (RowBlocks([gap[:50], gap[50:]]), "without an id"),
+        (RowBlocks([["secret"] * 50, [["secret"]] * 50]), "no number and no word"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=message) as caught:
+            model.fit(*blocks, units=units)
+        assert "secret" not in str(caught.value)
+    chain = DPSGLDClassifier(batch_size=10, ledger=_Refusing())
+    with pytest.raises(ValueError, match="several chunks"):
+        chain.fit(*blocks, units=RowBlocks([ids[:50], ids[50:]]))
+
+
+def test_persons_who_change_between_passes_are_refused():
+    X, y = _numbers(100)
+    asked = []
+
+    def ids():
+        asked.append(1)
+        return [np.arange(100) if len(asked) == 1 else np.zeros(100)]
+
+    with pytest.raises(RuntimeError, match="other records"):
+        ObjPertLogisticRegression().fit(RowBlocks([X]), RowBlocks([y]), units=RowBlocks(ids))
+
+
+# Hidden Markov models
+
+
+def _hmm(**parameters):
+    return PrivateHMM(
+        2.0, n_states=2, n_iter=4, burn_in=2, n_chains=1, random_state=0, **parameters
+    )
+
+
+def _log():
+    log = make_event_log(4, 6, 40, n_states=2, categories=(4, 2), random_state=1)
+    order = np.random.default_rng(0).permutation(len(log.data))
+    return log.data[order], log.times[order], log.sequences[order]
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("mechanism", ["laplace", "ops"])
+def test_event_logs_in_chunks_give_the_bits_of_memory(given, mechanism):
+    X, times, sequences = _log()
+    public = {"categories": (4, 2), "n_times": 7, "sequence_labels": [3, 2, 1, 0, 9]}
+    model = _hmm(mechanism=mechanism, **(public if given else {}))
+    for columns in (
+        {"times": times, "sequences": sequences},
+        {"times": times} if not given else {"sequences": np.array(list("abcd"))[sequences]},
+    ):
+        if given and len(columns) == 1:
+            model = _hmm(mechanism=mechanism)
+        whole = pickle.loads(pickle.dumps(model)).fit(X, **columns)
+        for n_chunks, empty in ((1, False), (2, False), (7, True)):
+            cuts = _cuts(len(X), n_chunks, empty)
+            parts = {k: RowBlocks([v[a:b] for a, b in cuts]) for k, v in columns.items()}
+            fitted = pickle.loads(pickle.dumps(model)).fit(
+                RowBlocks([X[a:b] for a, b in cuts]), **parts
+            )
+            _same_hmm(fitted, whole)
+        da = pytest.importorskip("dask.array", reason="needs skdpbayes[dask]")
+        sizes = tuple(b - a for a, b in cuts)
+        parts = {k: da.from_array(v, chunks=(sizes,)) for k, v in columns.items()}
+        fitted = pickle.loads(pickle.dumps(model)).fit(
+            da.from_array(X, chunks=(sizes, -1)), **parts
+        )
+        _same_hmm(fitted, whole)
+
+
+def test_persons_of_event_logs_may_be_spread_over_chunks():
+    X, times, sequences = _log()
+    ids = np.random.default_rng(0).integers(0, 300, len(X))
+    model = _hmm(categories=(4, 2), n_times=6, sequence_labels=range(4))
+    whole = pickle.loads(pickle.dumps(model)).fit(X, times=times, sequences=sequences, units=ids)
+    cuts = _cuts(len(X), 7, True)
+    table = [RowBlocks([v[a:b] for a, b in cuts]) for v in (X, times, sequences, ids)]
+    names = ("times", "sequences", "units")
+    _same_hmm(model.fit(table[0], **dict(zip(names, table[1:], strict=True))), whole)
+    assert model.privacy_.unit == "person"
+
+
+def _same_hmm(fitted, whole):
+    assert fitted.privacy_ == whole.privacy_
+    assert np.array_equal(fitted.states_, whole.states_)
+    assert np.array_equal(fitted.transition_, whole.transition_)
+    assert all(np.array_equal(a, b) for a, b in zip(fitted.emission_, whole.emission_, strict=True))
+    assert pickle.dumps(fitted._posterior.draws(2, 1)) == pickle.dumps(whole._posterior.draws(2, 1))
+
+
+def test_wrong_events_are_refused_before_the_charge_and_not_quoted():
+    X, times, sequences = _log()
+    names = np.array(["a", "b", "c", "secret"])[sequences]
+    model = _hmm(categories=(4, 2), n_times=6, sequence_labels=["a", "b", "c"], ledger=_Refusing())
+
+    def halves(values):
+        return RowBlocks([values[:50], values[50:]])
+
+    late = np.where(np.arange(len(X)) == 60, 987654, times)
+    known = np.where(names == "secret", "a", names)
+    for table, columns, message in [
+        (X, {"times": times, "sequences": names}, "not among the sequence_labels"),
+        (X, {"times": late, "sequences": known}, "times must lie in 0..5"),
+        (X + 3, {"times": times, "sequences": known}, "beyond its categories"),
+        (X - 1, {"times": times, "sequences": known}, "Negative"),
+        (X, {"times": times[:-1], "sequences": known}, "different lengths"),
+    ]:
+        with pytest.raises(ValueError, match=message) as caught:
+            model.fit(halves(table), **{k: halves(v) for k, v in columns.items()})
+        assert "secret" not in str(caught.value)
+        assert "987654" not in str(caught.value)
+    with pytest.raises(TypeError, match="in chunks"):
+        model.fit(halves(X), times=times, sequences=halves(known))
+    with pytest.raises(TypeError, match="X is not"):
+        model.fit(X, times=halves(times), sequences=halves(known))
+    with pytest.raises(ValueError, match="pass times"):
+        _hmm(ledger=_Refusing()).fit(halves(X))
+
+
 def _arrays(X, y, n_chunks=4):
     da = pytest.importorskip("dask.array", reason="needs skdpbayes[dask]")
     size = -(-X.shape[0] // n_chunks)
@@ -159,8 +468,18 @@ def _frames(X, y, n_chunks=3):
     return chunked.drop(columns="y"), chunked["y"], frame.drop(columns="y"), frame["y"]
 
 
-@pytest.mark.parametrize("name", ["naive Bayes, categories", "ridge", "objective"])
-def test_dask_frames_give_the_bits_of_memory_and_their_names(name):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "naive Bayes, categories",
+        "ridge",
+        "objective",
+        "chain of errors",
+        "chain, batches of a fixed size",
+    ],
+)
+def test_dask_frames_give_the_bits_of_memory_and_their_names(name, monkeypatch):
+    monkeypatch.setattr(chunks, "HELD_BYTES", 0)  # rows of a batch are taken from frames
     model, make = CASES[name]
     X, y = make()
     rows, labels, frame, y = _frames(X, y)
@@ -187,11 +506,11 @@ def test_neither_the_order_of_chunks_nor_of_their_completion_matters(case):
         sleep(0.002 * wait[block_info[0]["chunk-location"][0]])
         return block
 
+    rows = rows.map_blocks(late, dtype=rows.dtype, meta=X[:0])
+    if getattr(model, "batch_size", None) in (None, "auto", N):  # batches are of numbered rows
+        rows, labels = rows[::-1], labels[::-1]
     with ThreadPoolExecutor(4) as pool, dask.config.set(pool=pool):
-        _same(
-            _fit(model, rows.map_blocks(late, dtype=rows.dtype, meta=X[:0])[::-1], labels[::-1]),
-            whole,
-        )
+        _same(_fit(model, rows, labels), whole)
 
 
 def test_conjugate_models_read_chunks():
@@ -239,13 +558,20 @@ def test_predictions_are_lazy_and_know_their_type():
         parts = [part for part in blocks if part.shape[0]]
         np.testing.assert_allclose(np.concatenate(parts), expected, rtol=1e-12)
     assert model.score(rows, labels) == model.score(X, y)
+    for model in (CASES["chain"][0], CASES["network"][0], CASES["one draw"][0]):
+        fitted = _fit(model, rows, labels)
+        made = fitted.predict_proba(rows)
+        assert (made.shape, made.dtype) == ((N, 2), fitted.predict_proba(X[:5]).dtype)
+        np.testing.assert_allclose(made.compute(), fitted.predict_proba(X), rtol=1e-5)
     X, y = _regression()
     rows, labels = _arrays(X, y)
-    ridge = PrivateBayesianRidge(target_bounds=(-3, 3), random_state=0).fit(rows, labels)
-    for made, expected in zip(
-        ridge.predict(rows, return_std=True), ridge.predict(X, return_std=True), strict=True
-    ):
-        np.testing.assert_allclose(made.compute(), expected, rtol=1e-12)
+    for model in (CASES["ridge"][0], CASES["chain of errors"][0]):
+        fitted = _fit(model, rows, labels)
+        for made, expected in zip(
+            fitted.predict(rows, return_std=True), fitted.predict(X, return_std=True), strict=True
+        ):
+            assert made.dtype == expected.dtype
+            np.testing.assert_allclose(made.compute(), expected, rtol=1e-12)
 
 
 def test_pipelines_of_our_transformers_read_chunks():
@@ -355,11 +681,19 @@ def test_estimators_that_need_memory_say_so():
     X, y = _numbers(100)
     blocks = RowBlocks([X]), RowBlocks([y])
     for model in (
-        skdpbayes.DPSGLDClassifier(ledger=_Refusing()),
-        skdpbayes.OPSLogisticRegression(ledger=_Refusing()),
-        skdpbayes.DPSGLDNetworkClassifier(ledger=_Refusing()),
+        OPSLogisticRegression(delta=0.0, coef_norm=1.0, ledger=_Refusing()),
+        OPSLogisticRegression(delta=1e-6, sampler="hmc", ledger=_Refusing()),
+        OPSLinearSVC(delta=1e-6, coef_norm=1.0, sampler="rejection", ledger=_Refusing()),
+        OPSLogisticRegression(np.inf),
     ):
-        with pytest.raises(TypeError, match="tables in memory only"):
+        with pytest.raises(ValueError, match="sampler='langevin'"):
+            model.fit(*blocks)
+    for model in (
+        DPSGLDClassifier(np.inf),
+        DPSGLDNetworkClassifier(np.inf),
+        DPSGLDRegressor(np.inf, target_bounds=(0, 1)),
+    ):
+        with pytest.raises(ValueError, match="in memory only"):
             model.fit(*blocks)
     with pytest.raises(ValueError, match="in memory only"):
         PrivateBayesianRidge(np.inf, target_bounds=(-1, 1)).fit(*blocks)

@@ -10,6 +10,7 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -29,14 +30,32 @@ from skdpbayes import (
     privacy_of,
     randomness,
 )
+from skdpbayes.conjugate import (
+    BetaBernoulli,
+    DirichletCategorical,
+    ExponentialFamily,
+    GammaPoisson,
+    LogitNormalBernoulli,
+    NormalMean,
+    NormalMeanVariance,
+)
 from skdpbayes.estimators.chain import coordinates as chain_coordinates
 from skdpbayes.estimators.chain import regressor as chain_regressor
 from skdpbayes.estimators.chain.coordinates import MEAN_WEIGHT, moment_sensitivity, person_rounding
 from skdpbayes.estimators.chain.potential import chain_blocks
+from skdpbayes.estimators.hmm.grid import count_block as count_events
 from skdpbayes.estimators.naive_bayes.layout import count_block
+from skdpbayes.estimators.network.potential import NetworkPotential
 from skdpbayes.estimators.ridge.plan import exact_moments, pack, weights
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting.units import MOST_RECORDS, WHOLE, Members, share_out, unit_codes
+from skdpbayes.metrics import (
+    private_accuracy,
+    private_confusion_matrix,
+    private_log_loss,
+    private_ranking,
+    private_scorer,
+)
 from skdpbayes.model_selection import PrivateGridSearchCV
 from skdpbayes.privacy import GaussianDP, PersonsObjectivePerturbation, PureDP
 from skdpbayes.privacy.sensitivity import moment_moves
@@ -640,10 +659,11 @@ class TestChains:
 
 
 REFUSING = {
-    "network": DPSGLDNetworkClassifier(hidden_layer_sizes=(2,)),
-    "states": PrivateHMM(),
     "bounds": PrivateBoundsScaler(),
-    "search": PrivateGridSearchCV(ObjPertLogisticRegression(), {"data_norm": [1.0]}),
+    "search": PrivateGridSearchCV(
+        make_pipeline(PrivateBoundsScaler(), ObjPertLogisticRegression()),
+        {"objpertlogisticregression__inference_budget": [0.0]},
+    ),
 }
 
 
@@ -682,3 +702,326 @@ def test_nothing_that_is_planned_or_shown_depends_on_the_number_of_records():
     planned = PrivateBayesianRidge(1.0, target_bounds=(0, 1)).plan(60, 3, unit="person")
     assert (planned.privacy, planned.numbers["noise_"]) == (models[0].privacy_, models[0].noise_)
     assert re.search("all records of one person", str(planned))
+
+
+class TestNetworks:
+    @staticmethod
+    def potential(table, mutant=None):
+        X, y, ids = table
+        model = DPSGLDNetworkClassifier(1.0, hidden_layer_sizes=(4,))
+        rows = model._read(X, y).of_units(ids)
+        weight = None if mutant == "summed" else rows.weight
+        sizes = (3, 4, 1)
+        X = np.ascontiguousarray(20.0 * rows.block().X, dtype=np.float32)
+        return NetworkPotential(X, rows.target, sizes, "tanh", 1.0, 0.3, weight, rows.members())
+
+    @pytest.mark.parametrize("pair", [neighbors, longest_neighbors])
+    def test_a_whole_person_moves_a_step_as_one_record_may(self, pair):
+        points, found = np.random.default_rng(0).normal(size=(20, 21)), {}
+        for mutant in (None, "summed"):
+            both = [self.potential(table, mutant) for table in pair()]
+            sums = [np.array([one.gradients(p, None)[0] for p in points]) for one in both]
+            found[mutant] = np.linalg.norm(sums[0] - sums[1], axis=1).max()
+            everybody = np.arange(60)
+            for one, total in zip(both, sums, strict=True):
+                assert np.array_equal(one.gradients(points[0], everybody)[0], total[0])
+        assert both[0].unit == both[1].unit
+        rounding = both[0].rounding(60)
+        assert rounding < 1e-6
+        assert 0.3 < found[None] <= 0.6 + rounding
+        assert found["summed"] > 1.2
+
+    def test_batches_are_whole_persons(self):
+        one, point = self.potential(visits()), np.ones(21)
+        rows = one.members.rows(np.array([3, 5]))
+        records = replace(one, members=None)
+        alone = records.gradients(point, rows)[0]
+        assert one.gradients(point, np.array([3, 5]))[0] == pytest.approx(alone, abs=1e-9)
+        # a mutant takes the numbers of persons for those of records
+        assert np.abs(records.gradients(point, np.array([3, 5]))[0] - alone).max() > 1e-3
+
+    def test_modules_of_torch(self):
+        torch = pytest.importorskip("torch")
+        from skdpbayes import DPSGLDTorchClassifier
+
+        X, y, _ = visits(n_persons=100)
+        model = DPSGLDTorchClassifier(torch.nn.Linear, 5.0, n_steps=20, random_state=0)
+        whose = np.arange(len(y))
+        once = clone(model).fit(X, y)
+        four = clone(model).fit(np.tile(X, (4, 1)), np.tile(y, 4), units=np.tile(whose, 4))
+        assert four.predict_proba(X) == pytest.approx(once.predict_proba(X), abs=1e-3)
+        assert (four.noise_, four.privacy_.unit) == (once.noise_, "person")
+
+
+class TestStates:
+    @staticmethod
+    def log(n_records, code, seed=0):
+        """Events of 40 persons; person 0 has so many of one kind, in one cell."""
+        rng, own = np.random.default_rng(seed), np.full(n_records, code)
+        ids = np.append(np.repeat(np.arange(1, 40), 3), 0 * own)
+        X = np.vstack([rng.integers(0, 2, (117, 2)), np.column_stack([own, own])])
+        times = np.append(rng.integers(0, 6, 117), 5 * own)
+        sequences = np.append(rng.integers(0, 2, 117), own)
+        return X, {"times": times, "sequences": sequences, "units": ids}
+
+    @staticmethod
+    def model(**settings):
+        fixed = {"categories": 2, "n_times": 6, "sequence_labels": [0, 1], "n_states": 2}
+        return PrivateHMM(**fixed, n_iter=5, burn_in=5, random_state=0, **settings)
+
+    def test_all_events_of_a_person_move_the_counts_as_one_event_may(self):
+        moved = {}
+        for mutant in (None, "summed"):
+            tables = []
+            for n_records, code in ((40, 1), (700, 0)):
+                X, where = self.log(n_records, code)
+                ids = where.pop("units")
+                rows = self.model()._read(X, *where.values(), None).of_units(ids)
+                if mutant:
+                    rows = replace(rows, weight=None)
+                total = rows.total(count_events, rows.public.detail)
+                tables.append(total / (1 if mutant else WHOLE))
+            moved[mutant] = np.abs(tables[0] - tables[1]).sum()
+        assert 3.9 < moved[None] <= 4.0  # two fields, once here and once there
+        assert moved["summed"] > 40.0
+
+    @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+    def test_claims_noise_and_what_is_shown(self, mechanism):
+        model = self.model(mechanism=mechanism, delta=1e-5)
+        planned = model.plan(40, 2, unit="person")
+        for n_records, code in ((1, 1), (40, 0), (700, 0)):
+            X, where = self.log(n_records, code)
+            model.fit(X, **where)
+            assert (model.privacy_, model.noise_) == (planned.privacy, planned.numbers["noise_"])
+            assert (model.n_events_, model.privacy_.unit) == (40, "person")
+            assert model.released_counts_.dtype == np.int64
+        if mechanism == "laplace":
+            assert model.noise_.scale == 4.0
+
+    def test_refusals(self):
+        X, where = self.log(3, 1)
+        with pytest.raises(TypeError, match="each row is a step"):
+            PrivateHMM(categories=2).fit(X, units=where["units"])
+        with pytest.raises(ValueError, match="whole events"):
+            self.model(mechanism="ops").fit(X, **where)
+
+
+def one_person(n_records, value, n_others=50):
+    """Binary labels of persons with three records each, and of one who has so many."""
+    rng = np.random.default_rng(0)
+    y = np.append(rng.integers(0, 2, 3 * n_others), np.full(n_records, value))
+    return y, np.append(np.repeat(np.arange(n_others), 3), np.full(n_records, n_others))
+
+
+class TestScores:
+    METRICS = {  # noqa: RUF012
+        "accuracy": lambda y, p, **how: private_accuracy(y, p > 0.5, **how).value,
+        "log loss": lambda y, p, **how: private_log_loss(y, p, labels=[0, 1], **how).value,
+        "table": lambda y, p, **how: (
+            private_confusion_matrix(y, (p > 0.5).astype(int), labels=[0, 1], **how).counts
+        ),
+        "ranking": lambda y, p, **how: private_ranking(y, p, **how).positives,
+    }
+
+    @pytest.mark.parametrize("name", METRICS)
+    @pytest.mark.parametrize("delta", [0.0, 1e-5])
+    def test_a_person_moves_what_is_released_as_one_record_may(self, name, delta, monkeypatch):
+        caught, norm = [], 1 if delta == 0.0 else 2
+
+        def catch(generator, exact, scale, noise):
+            caught.append((np.asarray(exact, dtype=float), scale))
+            return exact
+
+        monkeypatch.setattr(randomness, "release_counts", catch)
+        for n_records, value in ((40, 1), (700, 0)):
+            y, ids = one_person(n_records, value)
+            p = np.where(np.arange(len(y)) < 150, 0.4, 0.001)
+            self.METRICS[name](y, p, units=ids, epsilon=1.0, delta=delta)
+            self.METRICS[name](y, p, epsilon=1.0, delta=delta)  # a mutant: each record for itself
+        moved = np.linalg.norm(caught[0][0] - caught[2][0], ord=norm)
+        paid = caught[0][1] * (1.0 if delta == 0.0 else 0.2680511232112295)  # mu of (1, 1e-5)
+        assert caught[0][1] == caught[2][1]
+        assert 0.5 * paid < moved <= paid * (1.0 + 1e-9)
+        mutant = np.linalg.norm(caught[1][0] - caught[3][0], ord=norm)
+        assert mutant > 10.0 * caught[1][1] * (1.0 if delta == 0.0 else 0.2680511232112295)
+
+    def test_without_noise_scores_are_averages_over_persons(self):
+        y, ids = one_person(30, 1)
+        right = np.random.default_rng(1).random(len(y)) < 0.7
+        right[150:] = True
+        score = private_accuracy(y, np.where(right, y, 1 - y), epsilon=np.inf, units=ids)
+        exact = pd.Series(right).groupby(ids).mean().mean()
+        assert score.value == pytest.approx(exact, abs=1e-3)
+        assert score.privacy.unit == "person"
+        assert abs(right.mean() - exact) > 5e-3
+
+    def test_scorers_ask_for_ids(self):
+        X, y, ids = visits(n_persons=300)
+        with sklearn.config_context(enable_metadata_routing=True):
+            scorer = private_scorer(private_accuracy, epsilon=1.0).set_score_request(units="groups")
+            model = ObjPertLogisticRegression(1.0).set_fit_request(units="groups")
+            found = cross_validate(
+                model,
+                X,
+                y,
+                cv=GroupKFold(3),
+                scoring=scorer,
+                params={"groups": ids},
+                return_estimator=True,
+            )
+            search = GridSearchCV(
+                model, {"inference_budget": [0.0, 0.1]}, cv=GroupKFold(3), scoring=scorer
+            ).fit(X, y, groups=ids)
+        assert (found["test_score"] > 0.3).all()
+        assert {one.privacy_.unit for one in found["estimator"]} == {"person"}
+        assert search.best_estimator_.privacy_.unit == "person"
+
+
+FAMILIES = {
+    "binary": (BetaBernoulli(), lambda y: y),
+    "logit": (LogitNormalBernoulli(), lambda y: y),
+    "categories": (DirichletCategorical(2), lambda y: y),
+    "counts": (GammaPoisson(5), lambda y: 5 * y),
+    "mean": (NormalMean((-1, 1), 1.0), lambda y: 2.0 * y - 1.0),
+    "variance": (NormalMeanVariance((-1, 1)), lambda y: 2.0 * y - 1.0),
+    "own": (
+        ExponentialFamily(np.cos, lambda t, n, g, k: g.normal(size=k), bounds=(-1, 1)),
+        lambda y: np.pi * y,
+    ),
+}
+
+
+class TestConjugate:
+    @pytest.mark.parametrize("name", FAMILIES)
+    @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+    def test_a_person_moves_the_sums_as_one_record_may(self, name, mechanism, monkeypatch):
+        caught = []
+
+        def catch(generator, exact, scale, noise):
+            caught.append(np.asarray(exact, dtype=float) / scale)
+            return exact
+
+        monkeypatch.setattr(randomness, "release_counts", catch)
+        model, data = FAMILIES[name]
+        how = {"mechanism": mechanism, "delta": 1e-5 * (mechanism == "gaussian")}
+        sums = []
+        for n_records, value in ((40, 1), (700, 0)):
+            y, ids = one_person(n_records, value)
+            for units in (ids, None):
+                caught.clear()
+                released = model.posterior(data(y), posterior="naive", units=units, **how)
+                sums.append(np.concatenate(caught))
+            assert released.released_["n_total"] == len(y)
+        paid = 1.0 if mechanism == "laplace" else 0.2680511232112295  # epsilon; mu of (1, 1e-5)
+        norm = 1 if mechanism == "laplace" else 2
+        assert 0.5 * paid < np.linalg.norm(sums[0] - sums[2], ord=norm) <= paid * (1.0 + 1e-9)
+        # a mutant: each record for itself
+        assert np.linalg.norm(sums[1] - sums[3], ord=norm) > 10.0 * paid
+
+    @pytest.mark.parametrize("name", FAMILIES)
+    def test_claims_do_not_depend_on_the_number_of_records(self, name):
+        model, data = FAMILIES[name]
+        shown = []
+        for n_records in (1, 40, 700):
+            y, ids = one_person(n_records, 1)
+            released = model.posterior(data(y), posterior="naive", units=ids, random_state=0)
+            numbers = released.released_
+            shown.append((released.privacy_, numbers["n_total"], str(numbers["noise_scale"])))
+            assert released.privacy_.unit == "person"
+        assert len(set(map(str, shown))) == 1
+        assert shown[0][1] == 51
+
+    def test_the_posterior_is_that_of_persons(self):
+        y, ids = one_person(200, 1, n_others=400)
+        released = BetaBernoulli().posterior(y, 5.0, units=ids, random_state=0)
+        share = pd.Series(y).groupby(ids).mean().mean()
+        low, high = released.interval(0.99, random_state=0)
+        assert low < share < high
+        assert released.mean(random_state=0) == pytest.approx(share, abs=0.02)
+        with pytest.raises(ValueError, match="whole records"):
+            BetaBernoulli().posterior(y, 5.0, mechanism="ops", units=ids)
+
+
+class TestSearch:
+    @staticmethod
+    def search(**settings):
+        grid = {"inference_budget": [0.0, 0.1]}
+        return PrivateGridSearchCV(ObjPertLogisticRegression(), grid, random_state=0, **settings)
+
+    @pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss", "roc_auc"])
+    @pytest.mark.parametrize("strategy", ["repeat", "compose"])
+    def test_plans_are_for_persons(self, scoring, strategy):
+        search = self.search(scoring=scoring, strategy=strategy, epsilon=2.0)
+        planned = search.plan(60, 3, classes=[0, 1], unit="person")
+        for m in (1, 40, 700):
+            X, y, ids = with_person(visits(), np.eye(3)[0], 1, m)
+            search.fit(X, y, units=ids)
+            assert search.privacy_ == planned.privacy
+            assert search.plan_.score == planned.plan.score
+            assert (search.privacy_.unit, search.n_validation_) == ("person", 12)
+            assert search.best_estimator_.privacy_.unit == "person"
+
+    def test_nobody_is_trained_on_and_scored(self):
+        X, y, ids = visits(n_persons=200)
+        X[:, 0] = ids / 400.0  # rows tell whose they are
+        rows = self.search()._read(X, y, ids)
+        table = rows.tables[0]
+        trained, scored = (set(np.rint(400.0 * part[:, 0]).astype(int)) for part in table[:3:2])
+        assert (len(trained), len(scored), trained & scored) == (160, 40, set())
+        # a mutant that splits records splits persons
+        table = self.search()._read(X, y).tables[0]
+        trained, scored = (set(np.rint(400.0 * part[:, 0]).astype(int)) for part in table[:3:2])
+        assert trained & scored
+
+    @pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss", "roc_auc"])
+    def test_a_person_moves_a_score_as_one_record_may(self, scoring):
+        X, y, ids = visits(n_persons=100)
+        model = ObjPertLogisticRegression(np.inf).fit(X, y)
+        score = self.search(scoring=scoring)._check(np.random.default_rng(0))[1].of_persons()
+        totals, mutants = [], []
+        for n_records, label in ((40, 1), (700, 0)):
+            X, y, ids = with_person(visits(), np.eye(3)[0], label, n_records)
+            codes, n = unit_codes(ids, len(y))
+            used, weight = share_out(codes, n)
+            used = slice(None) if used is None else used
+            totals.append(score.total(model, X[used], y[used], weight))
+            mutants.append(score.total(model, X, y, np.ones(len(y))))  # added, not averaged
+        assert 0.2 * WHOLE < np.abs(totals[0] - totals[1]).sum() <= (1 + score.table) * WHOLE
+        assert np.abs(np.subtract(*mutants)).sum() > 10 * WHOLE
+
+
+EVERY = {
+    "objective": (ObjPertLogisticRegression(1.0), {}),
+    "output": (ObjPertLogisticRegression(1.0, mechanism="output"), {}),
+    "pure objective": (ObjPertLogisticRegression(1.0, 0.0), {}),
+    "ops": (OPSLogisticRegression(1.0), {}),
+    "svc": (OPSLinearSVC(1.0), {}),
+    "ridge": (PrivateBayesianRidge(1.0, target_bounds=(0, 1)), {}),
+    "counts": (LaplaceNaiveBayes(1.0, distribution="gaussian", bounds=(-1, 1)), {}),
+    "bits": (LaplaceNaiveBayes(1.0, binarize=0.0), {}),
+    "network": (DPSGLDNetworkClassifier(1.0, hidden_layer_sizes=(3,), n_steps=5), {}),
+    **{f"chain of {name}": (model, {}) for name, model in CHAINS.items()},
+}
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+def test_the_number_of_records_is_in_no_public_number(name, adjacency):
+    """Two tables of the same persons, one with 59 records more and one with 2999 more."""
+    model = clone(EVERY[name][0]).set_params(adjacency=adjacency, random_state=0)
+    plans = []
+    for m in (1, 60, 3000):
+        X, y, ids = with_person(visits(), np.eye(3)[1], 1, m)
+        rows = model._read(X, y).of_units(ids)
+        assert (rows.public.n, rows.public.unit) == (60, "person")
+        planned = model._planned(rows.public)
+        model.fit(X, y, units=ids)
+        assert model.privacy_ == planned.privacy
+        shown = {key: getattr(model, key) for key in planned.numbers}
+        assert str(shown) == str(planned.numbers)
+        whole = {key: value for key, value in vars(model).items() if isinstance(value, int)}
+        plans.append((planned.privacy, str(planned.numbers), str(sorted(whole.items()))))
+    assert plans[0] == plans[1] == plans[2]
+    # a mutant takes the number of rows for that of persons
+    mutant = model._planned(replace(rows.public, n=len(y)))
+    assert (mutant.privacy, str(mutant.numbers)) != plans[0][:2]

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from skdpbayes import papers
+from skdpbayes import PrivacyLedger, papers
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy import gdp_delta, gdp_mu
+from skdpbayes.sampling import one_posterior_sample
 
 
 def gradient(mean, x):
@@ -183,3 +184,114 @@ def test_the_moments_bound_is_the_minimum_over_orders():
 def test_algorithm_one_has_the_printed_power():
     assert papers.wang2015_power(1.0, 5.0) == 0.05
     assert papers.wang2015_power(100.0, 5.0) == 1.0
+
+
+def test_momentum_samplers_have_the_printed_noise():
+    """Equations 2 and 3: the noise is the larger of 2 (A - B) / h and what privacy needs."""
+    x = np.random.default_rng(0).normal(0.3, 0.2, (1000, 1))
+    variance = papers.wang2015_noise_variance(**PUBLIC, n_samples=1000, clip_norm=1.0)
+    options = {**PUBLIC, "clip_norm": 1.0, "random_state": 0, "sampler": "sghmc"}
+    start = (gradient, None, [0.0], x)
+    # 2 (A - B) / h = 4 V: the sampler's own noise rules, and B is taken off it
+    friction = 1.0
+    step = 2.0 * 0.75 * friction / (4.0 * variance)
+    own = papers.wang2015_langevin(
+        *start, **options, step_size=step, friction=friction, noise_estimate=0.25
+    )
+    assert own.temperature == pytest.approx(0.75, rel=1e-4)
+    multipliers = papers.sghmc_noise_multiplier(
+        step, friction, 0.25, batch_size=100, n_samples=1000, clip_norm=1.0
+    )
+    assert multipliers == pytest.approx(2.0 * math.sqrt(variance) * 0.1, rel=1e-9)
+    assert own.privacy_.event.epsilon_at(1e-4) < 0.1
+    # a longer step: privacy's noise rules, whatever the estimate
+    long = papers.wang2015_langevin(
+        *start, **options, step_size=100 * step, friction=friction, noise_estimate=0.25
+    )
+    assert long.temperature == pytest.approx(100 / 4 * 0.75, rel=1e-3)
+    thermostat = papers.wang2015_langevin(
+        *start, **{**options, "sampler": "sgnht"}, step_size=step, friction=friction
+    )
+    assert thermostat.temperature is None
+    for wrong in (
+        {"sampler": "sgfs"},
+        {"sampler": "sghmc"},
+        {"sampler": "sgld", "friction": 1.0},
+        {"sampler": "sgnht", "friction": 1.0, "noise_estimate": 0.1},
+        {"friction": 1.0, "noise_estimate": 1.0},
+    ):
+        with pytest.raises(ValueError, match=r"friction|sampler|noise_estimate"):
+            papers.wang2015_langevin(*start, **{**options, **wrong}, step_size=step)
+
+
+@pytest.mark.parametrize("printed", [True, False])
+def test_the_hybrid_spends_half_on_its_start(printed, tmp_path):
+    x = np.random.default_rng(0).normal(0.3, 0.2, (900, 1))
+    ledger = PrivacyLedger(tmp_path / "ledger", epsilon=2.0, delta=1e-3)
+    options = {"clip_norm": 1.0, "delta": 1e-4, "random_state": 0, "printed": printed}
+
+    def log_likelihood(mean, x):
+        return -0.5 * (x - mean[:, 0]) ** 2
+
+    functions = (log_likelihood, gradient, lambda at: -0.5 * at[:, 0] ** 2, lambda at: -at)
+    first = {"points": np.linspace(-1, 1, 201)[:, None]}
+    run = papers.wang2015_hybrid(
+        *functions,
+        x,
+        bound=(-2.0, 0.0),
+        step_size=1e-4,
+        epsilon=2.0,
+        first=first,
+        ledger=ledger,
+        **options,
+    )
+    assert len(ledger.entries()) == 2
+    assert run.first.privacy_.epsilon == run.chain.privacy_.epsilon == 1.0
+    power = papers.wang2015_power(1.0, 2.0) if printed else 1.0 / 4.0
+    assert 1.0 / run.first.temperature == pytest.approx(power, rel=1e-9)
+    assert run.event.epsilon_at(1e-4) < (1.1 if printed else 2.0)
+    assert abs(run.chain.mean[0] - 0.3) < 0.4
+    # what is wrong with the chain is said before anything is paid for
+    fresh = PrivacyLedger(tmp_path / "other", epsilon=200.0, delta=1e-3)
+    with pytest.raises((CalibrationError, ValueError)):
+        papers.wang2015_hybrid(
+            *functions,
+            x,
+            bound=2.0,
+            step_size=-1.0,
+            epsilon=2.0,
+            first=first,
+            ledger=fresh,
+            **options,
+        )
+    assert fresh.entries() == []
+
+
+def test_wald_tests_have_their_level_and_power():
+    """A coin with p = 0.3 at epsilon = 1: two-sided, under the hypothesis and off it."""
+    rng = np.random.default_rng(0)
+    points = np.linspace(0.2, 0.8, 241)
+
+    def coin(p, x):
+        return x[:, None] * np.log(p) + (1 - x[:, None]) * np.log1p(-p)
+
+    bound = (math.log(0.2), math.log(0.8))
+    wrong, found = 0, 0
+    for i in range(400):
+        drawn = one_posterior_sample(
+            coin,
+            None,
+            (rng.random(4000) < 0.3).astype(float),
+            points=points,
+            bound=bound,
+            random_state=i,
+        )
+        options = {"n_samples": 4000, "temperature": drawn.temperature}
+        wrong += papers.wald_test(drawn.draws[0], 0.3, 1 / 0.21, **options)[1] < 0.05
+        found += papers.wald_test(drawn.draws[0], 0.35, 1 / 0.2275, **options)[1] < 0.05
+    assert 0.02 < wrong / 400 < 0.09
+    assert found / 400 > 0.8
+    two = papers.wald_test(
+        [0.1, 0.2], [0.0, 0.0], np.diag([4.0, 1.0]), n_samples=100, temperature=1
+    )
+    assert two[0] == pytest.approx(100 * (0.04 + 0.04) / 2)

@@ -361,6 +361,17 @@ def test_a_file_moves_into_an_account(address, tmp_path, capsys):
     assert main(["ledger", "move", str(tmp_path / "none"), address]) == 1
 
 
+def _again(machine):
+    """Start a killed server again."""
+    for attempt in range(50):
+        try:
+            machine.start()
+            break
+        except subprocess.CalledProcessError:  # its children are still leaving
+            assert attempt < 49
+            time.sleep(0.1)
+
+
 def test_a_killed_server_loses_no_reservation(machine, address):
     ledger = PrivacyLedger(address, epsilon=1.0)
     ledger.reserve(_pure(0.5))
@@ -369,15 +380,37 @@ def test_a_killed_server_loses_no_reservation(machine, address):
         with pytest.raises(LedgerError, match="nothing was charged"):
             ledger.reserve(_pure(0.5))
     finally:
-        for attempt in range(50):
-            try:
-                machine.start()
-                break
-            except subprocess.CalledProcessError:  # its children are still leaving
-                assert attempt < 49
-                time.sleep(0.1)
+        _again(machine)
     assert len(ledger.entries()) == 1
     assert ledger.reserve(_pure(0.5)) == 2
+
+
+def test_a_server_killed_in_the_middle_of_a_reservation_charges_nothing_unseen(
+    machine, address, monkeypatch
+):
+    """The fit does not follow, and after the restart the account says what was charged."""
+    ledger = PrivacyLedger(address, epsilon=1.0)
+    ledger.reserve(_pure(0.25))
+    append = PostgresStore.append
+
+    def deadly(self, connection, *args, **kwargs):
+        after = append(self, connection, *args, **kwargs)
+        machine.kill()
+        os.kill(connection.info.backend_pid, signal.SIGKILL)
+        return after
+
+    monkeypatch.setattr(PostgresStore, "append", deadly)
+    X = np.random.default_rng(0).uniform(-0.5, 0.5, (200, 2))
+    model = ObjPertLogisticRegression(0.5, 0.0, random_state=0, ledger=ledger)
+    try:
+        with pytest.raises(LedgerError, match="may or may not be charged"):
+            model.fit(X, X[:, 0] > 0)
+    finally:
+        _again(machine)
+    monkeypatch.undo()
+    assert not hasattr(model, "coef_")
+    assert len(ledger.entries()) == 1  # written, not committed
+    assert ledger.reserve(_pure(0.75)) == 2
 
 
 def test_without_a_server_the_error_says_what_to_look_at(tmp_path):

@@ -1,13 +1,17 @@
 """Whose data a claim protects: words, JSON, group privacy, and one unit per account."""
 
+import itertools
 import json
+import math
 import pickle
 
+import numpy as np
 import pytest
 
 from skdpbayes import PrivacyLedger
 from skdpbayes.exceptions import BudgetExceededError, LedgerError
 from skdpbayes.privacy import GaussianDP, PrivacyGuarantee, PureDP, gdp_delta
+from skdpbayes.release.fractions import fraction_noise
 
 
 def claim(event=None, delta=0.0, unit="record", adjacency="replace_one"):
@@ -84,3 +88,55 @@ class TestAccountsOfPersons:
         with pytest.raises(LedgerError, match="unit='person'"):
             plan.reserve(claim())
         assert plan.reserve(claim(unit="person")) == 2
+
+
+def profile(moves, law, scale, epsilon, reach):
+    """Exact profile of discrete noise on counts that move by these numbers of steps."""
+    grid = np.arange(-reach, reach + 1.0)
+    losses, masses = np.zeros(1), np.ones(1)
+    for move in moves:
+        log = (
+            (lambda k: -np.abs(k) / scale)
+            if law == "laplace"
+            else (lambda k: -0.5 * (k / scale) ** 2)
+        )
+        mass = np.exp(log(grid))
+        losses = np.add.outer(losses, log(grid) - log(grid - move)).ravel()
+        masses = np.multiply.outer(masses, mass / mass.sum()).ravel()
+    return float(masses @ np.maximum(0.0, -np.expm1(epsilon - losses)))
+
+
+class TestFractions:
+    """Persons move counts by fractions: every split of a move on a tiny grid, summed exactly."""
+
+    @pytest.mark.parametrize("law", ["laplace", "gaussian"])
+    @pytest.mark.parametrize("moves", [1, 2])
+    def test_no_split_of_a_move_costs_more_than_its_price(self, law, moves):
+        steps, epsilon, delta = 8, 1.0, 1e-3
+        scale, event = fraction_noise(epsilon, delta, law, moves, steps)
+        fine, reach = scale * steps, math.ceil(scale * steps * (8 if law == "gaussian" else 14))
+        found = {}
+        for first in range(steps + 1):
+            # a person adds parts of one count to two cells; replaced, she takes parts from two more
+            parts = (first, steps - first) if moves == 1 else (first, -steps)
+            for at in (0.3, epsilon):
+                cost = profile(parts, law, fine, at, reach)
+                found[first, at] = cost
+                assert cost <= event.delta_at(at) * (1.0 + 1e-6) + 1e-9
+        # the price is met by whole moves, and a mutant with half of it is not enough
+        assert max(found.values()) > 0.2 * event.delta_at(0.3)
+        half = (
+            PureDP(0.5 * epsilon)
+            if law == "laplace"
+            else GaussianDP(0.5 * math.sqrt(moves) / scale)
+        )
+        assert max(cost for (_, at), cost in found.items() if at == 0.3) > half.delta_at(0.3)
+
+    @pytest.mark.parametrize("law", ["laplace", "gaussian"])
+    def test_of_one_count_shorter_moves_cost_less_at_every_epsilon(self, law):
+        epsilons = np.linspace(0.0, 2.0, 21)
+        costs = np.array(
+            [[profile((k,), law, 6.0, epsilon, 120) for epsilon in epsilons] for k in range(1, 9)]
+        )
+        assert (np.diff(costs, axis=0) >= -1e-15).all()
+        assert all(a < b for a, b in itertools.pairwise(costs[:, 2]))

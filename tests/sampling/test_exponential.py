@@ -13,6 +13,7 @@ from skdpbayes.exceptions import BudgetExceededError, CalibrationError
 from skdpbayes.privacy import bounded_range_eta, exponential_mechanism_inverse_temperature
 from skdpbayes.sampling import check_per_record, one_posterior_sample, plan_one_posterior_sample
 from skdpbayes.sampling.exponential import _choose, _sums, _weights
+from skdpbayes.sampling.records import read_records
 
 POINTS = np.linspace(0.01, 0.99, 99)
 
@@ -30,7 +31,7 @@ def steep(p, x):
 
 def probabilities(function, data, plan, log_prior):
     """What the code draws from, as exact integers over their sum."""
-    sums, unit = _sums(function, POINTS, data, len(data), plan.bound)
+    sums, unit = _sums(function, POINTS, read_records(data), plan.bound)
     weights = _weights(sums, plan.temper * unit, log_prior)
     total = sum(weights)
     return [(weight, total) for weight in weights]
@@ -212,3 +213,95 @@ def test_without_privacy_the_draw_is_of_the_posterior_itself():
     )
     assert drawn.temperature == 1.0
     assert drawn.draws.std() == pytest.approx(stats.beta(301, 701).std(), rel=0.15)
+
+
+def test_a_persons_records_weigh_as_much_as_one():
+    """Exact losses when all records of a person change; unweighted sums would break the claim."""
+    rest = np.repeat([1.0, 0.0], [12, 9])
+    for n_own in (1, 7, 300):  # of 300 records 256 are used
+        first = np.concatenate([rest, np.ones(n_own)])
+        second = np.concatenate([rest, np.zeros(max(1, n_own // 2))])
+        owners = [
+            np.concatenate([np.arange(21), np.full(len(d) - 21, 21)]) for d in (first, second)
+        ]
+        plan = plan_one_posterior_sample(bound=(-5.0, 0.0), epsilon=1.5)
+
+        def losses(*records, plan=plan):
+            of_both = []
+            for part in records:
+                sums, unit = _sums(steep, POINTS, part, plan.bound)
+                weights = _weights(sums, plan.temper * unit, np.zeros(POINTS.size))
+                of_both.append(logs([(weight, sum(weights)) for weight in weights]))
+            return [float(a - b) for a, b in zip(*of_both, strict=True)]
+
+        found = losses(read_records(first, owners[0]), read_records(second, owners[1]))
+        assert 0.9 * 1.5 < max(found) - min(found) <= plan.event.eta
+        if n_own > 1:
+            broken = losses(read_records(first), read_records(second))
+            assert max(broken) - min(broken) > 2 * plan.event.eta
+
+
+def test_the_claim_counts_persons():
+    data, owners = np.repeat([1.0, 0.0], [40, 60]), np.arange(100) % 50
+    options = {"points": POINTS, "bound": (-5.0, 0.0), "random_state": 0, "epsilon": 3.0}
+    drawn = one_posterior_sample(coin, None, data, units=owners, **options)
+    assert drawn.privacy_.unit == "person"
+    alone = one_posterior_sample(coin, None, data, units=np.arange(100), **options)
+    plain = one_posterior_sample(coin, None, data, **options)
+    assert plain.privacy_.unit == "record"
+    np.testing.assert_array_equal(alone.draws, plain.draws)
+    with pytest.raises(ValueError, match="one id per record"):
+        one_posterior_sample(coin, None, data, units=owners[1:], **options)
+
+
+def test_a_chain_draws_from_the_same_law_and_says_what_it_assumes():
+    """Two-sided, against the tempered posterior of a coin's logit with a normal prior."""
+    data = np.repeat([1.0, 0.0], [30, 70])
+
+    def logit_coin(at, x):
+        return np.where(x[:, None] == 1, -np.logaddexp(0, -at), -np.logaddexp(0, at))
+
+    options = {"bound": (-6.0, 0.0), "epsilon": 6.0, "n_draws": 400}
+    drawn = one_posterior_sample(
+        logit_coin,
+        lambda at: -0.5 * at**2,
+        data,
+        start=0.0,
+        proposal_scale=0.7,
+        n_steps=40,
+        random_state=0,
+        **{**options, "epsilon": 2400.0},
+    )
+    temper = drawn.plan.temper
+    assert "converged" not in drawn.privacy_.conditions[0]
+    assert "Markov chain of 40 steps" in drawn.privacy_.conditions[1]
+    grid = np.linspace(-8, 8, 4001)
+    exact = temper * (30 * -np.logaddexp(0, -grid) + 70 * -np.logaddexp(0, grid)) - 0.5 * grid**2
+    law = np.exp(exact - exact.max())
+    cumulative = np.cumsum(law) / law.sum()
+    assert stats.kstest(drawn.draws, lambda at: np.interp(at, grid, cumulative)).pvalue > 1e-3
+    colder = np.cumsum(law**2) / np.sum(law**2)
+    assert stats.kstest(drawn.draws, lambda at: np.interp(at, grid, colder)).pvalue < 1e-3
+    assert plan_one_posterior_sample(**options, n_steps=40).conditions == drawn.plan.conditions
+    # the lattice is public: 2^-20 of the proposal's scale, rounded to a power of two
+    np.testing.assert_array_equal(drawn.draws * 2.0**20 % 1.0, 0.0)
+    several = one_posterior_sample(
+        lambda at, x: -((x[:, None] - at[:, 0]) ** 2) * np.exp(-at[:, 1]),
+        lambda at: -0.5 * np.square(at).sum(axis=1),
+        data,
+        start=[0.0, 0.0],
+        proposal_scale=[0.3, 0.5],
+        n_steps=50,
+        bound=(-4.0, 0.0),
+        random_state=0,
+    )
+    assert several.draws.shape == (1, 2)
+    for wrong, message in (
+        ({"points": POINTS, "start": 0.0}, "exactly one"),
+        ({}, "exactly one"),
+        ({"start": 0.0}, "proposal_scale"),
+        ({"start": np.nan, "proposal_scale": 1.0}, "start"),
+        ({"start": 0.0, "proposal_scale": 1.0}, "proper prior"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            one_posterior_sample(coin, None, data, bound=(-5.0, 0.0), **wrong)

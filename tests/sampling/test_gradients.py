@@ -11,6 +11,7 @@ from skdpbayes.exceptions import CalibrationError
 from skdpbayes.models import sum_unit
 from skdpbayes.sampling import chain, check_per_record, plan_chain
 from skdpbayes.sampling.gradients import Gradients, clipped_integers
+from skdpbayes.sampling.records import read_records
 
 TWO = {"epsilon": 6.0, "delta": 1e-2, "clip_norm": 1.0, "step_size": 1e-3}
 
@@ -190,3 +191,59 @@ def test_a_chain_that_diverges_stays_finite_for_the_user():
         random_state=0,
     )
     assert drawn.draws.shape[1:] == (1,)
+
+
+@pytest.mark.parametrize("n_own", [1, 3, 7, 300])
+def test_a_persons_gradients_are_no_longer_than_one(n_own):
+    """Exactly, in Python integers; without weights they would be n_own times as long."""
+    x = np.concatenate([np.zeros((20, 3)), 1e9 * np.ones((n_own, 3))])
+    owners = np.concatenate([np.arange(20), np.full(n_own, 20)])
+    records = read_records(x, owners)
+    potential = Gradients(
+        mean_gradient, None, records.data, records.n, (3,), 0.7, records.weight, records.members
+    )
+    person, none = (
+        potential.gradients(np.zeros(3), np.array(rows, dtype=int))[0] for rows in ([20], [3])
+    )
+    np.testing.assert_array_equal(none, 0.0)
+    squared = sum(round(v / potential.unit) ** 2 for v in person)
+    assert (1 - 1e-2) ** 2 * 0.7**2 < squared * potential.unit**2 <= 0.7**2
+    everyone = potential.gradients(np.zeros(3), None)[0]
+    np.testing.assert_array_equal(everyone, person)
+
+
+def test_batches_are_made_of_persons_and_an_audit_of_a_person_passes():
+    """A person with 40 records of huge gradients; the unweighted variant is refuted."""
+
+    def huge(position, x):
+        return 1e6 * np.sign(x)[:, None] * np.ones(1)
+
+    x = np.concatenate([[1.0, -1.0], np.ones(40)])
+    neighbor = np.concatenate([[1.0, -1.0], -np.ones(40)])
+    owners = np.concatenate([[0, 1], np.full(40, 2)])
+    options = {**TWO, "step_size": 10.0, "n_steps": 1}
+
+    def scores(**units):
+        n = 3 if units else 42
+        runs = [
+            [
+                chain(huge, None, np.zeros(1), d, **options, **units, batch_size=n, random_state=i)
+                for i in range(300)
+            ]
+            for d in (neighbor, x)
+        ]
+        return [[run.draws[0, 0] for run in part] for part in runs], runs[0][0].privacy_
+
+    of_persons, claim = scores(units=owners)
+    assert claim.unit == "person"
+    assert audit_scores(*of_persons, claim=claim, threshold=0.0).verdict == "not refuted"
+    of_records, _ = scores()
+    assert audit_scores(*of_records, claim=claim, threshold=0.0).verdict == "refuted"
+
+
+def test_units_of_one_record_each_change_nothing():
+    x = np.random.default_rng(0).normal(size=(400, 2))
+    options = {**TWO, "delta": 1e-4, "n_steps": 20, "batch_size": 100, "random_state": 0}
+    plain = chain(mean_gradient, None, np.zeros(2), x, **options)
+    alone = chain(mean_gradient, None, np.zeros(2), x, units=np.arange(400), **options)
+    np.testing.assert_array_equal(plain.draws, alone.draws)

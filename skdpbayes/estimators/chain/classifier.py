@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from skdpbayes._validation import is_fitted
 from skdpbayes.estimators._classifier import PrivateClassifier
 from skdpbayes.estimators.chain import settings as rules
 from skdpbayes.estimators.chain.coordinates import plain_dimension
-from skdpbayes.estimators.chain.inference import LabelAnswers
+from skdpbayes.estimators.chain.inference import ClassAnswers, LabelAnswers
 from skdpbayes.estimators.chain.linear import (
     ChainPosterior,
     LinearChain,
@@ -265,7 +266,6 @@ class DPSGLDClassifier(LinearChain, PrivateClassifier):
         return self._linear_plan(
             public,
             budget,
-            silent=None if public.n_classes == 2 else "it is known for two classes only",
             start=None if self.start is None else self._start(public),
             conditions=() if self.start is None else _condition_of_start(self.start),
         )
@@ -276,7 +276,9 @@ class DPSGLDClassifier(LinearChain, PrivateClassifier):
         with one_blas_thread():
             coordinates = plan.coordinates(rows, generator)
         run = run_linear(plan, rows, coordinates, generator)
-        return run.posterior(rows.bound, LabelAnswers())
+        n_classes = rows.public.n_classes
+        answers = LabelAnswers() if n_classes == 2 else ClassAnswers(n_classes)
+        return replace(run.posterior(rows.bound, answers), link=run.link())
 
     def _start(self, public: Public) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients and intercepts of the model that the chain starts from."""

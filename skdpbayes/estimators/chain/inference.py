@@ -1,4 +1,4 @@
-r"""What a released chain says about the true coefficients of a logistic regression.
+r"""What a released chain says about the true coefficients of a linear model.
 
 Step t of a chain releases :math:`G_t = G(\theta_t) + \xi_t`: the sum of the clipped gradients at
 its state, with noise of known variance :math:`s_t^2`. The states are not draws from a posterior of
@@ -27,6 +27,13 @@ clipping does to the coefficients is thereby undone. Poisson batches of rate q a
 little too much). The posterior precision is :math:`H S^{-1} H` and that of the prior; a Cauchy
 prior is normal with a random precision, which is drawn given a draw of the coefficients.
 
+Other models differ in how records answer (`Answers`). With *K* classes the clipped gradient of the
+label *y* is :math:`\min(1, k / |p_t - e_y|)\,(p_t - e_y)` times *z*, *K* numbers whose sum is 0. So
+do the coefficients that it tells about: only differences of classes are known, and everything here
+is in *K* - 1 contrasts of the classes, onto which the released gradients and states are projected.
+Counts answer by :math:`\mathrm{clip}(\lambda_t - y, \pm k)`, averaged over Poisson counts of the
+true rate, cut at their largest value as the data are.
+
 With ``units`` a person's part of :math:`\bar G` is an average of her records' parts, the weights of
 which add up to at most 1, and the released moments are averages over persons of the same kind: the
 expectation above is that of an average row. By convexity :math:`(\sum_j a_j s_j)(\sum_j a_j
@@ -47,23 +54,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.special import expit, ndtr, ndtri
+from scipy.special import expit, gammaln, ndtr, ndtri, softmax
 
-from skdpbayes import randomness
+from skdpbayes import models, randomness
 from skdpbayes.estimators.chain.coordinates import Coordinates
 from skdpbayes.estimators.chain.potential import CoefficientPrior
 from skdpbayes.estimators.chain.run import Score
 from skdpbayes.estimators.linear.normal import NormalMixture
 
-__all__ = ["MOST_COLUMNS", "Answers", "ErrorAnswers", "LabelAnswers", "ScoreEquation"]
+__all__ = [
+    "MOST_COLUMNS",
+    "Answers",
+    "ClassAnswers",
+    "CountAnswers",
+    "ErrorAnswers",
+    "LabelAnswers",
+    "ScoreEquation",
+]
 
 # A design has this many points, and at least as many for every column; half are reflections.
 POINTS, POINTS_PER_COLUMN = 1024, 32
-# With more columns a design of so many points takes too long.
+# With more columns, times contrasts of classes, a design of so many points takes too long.
 MOST_COLUMNS = 200
 # Covariances that are drawn from the noise of the released one.
 DESIGNS = 64
@@ -74,6 +89,10 @@ LONGEST_STEP = 3.0
 MOST_ITERATIONS = 60
 # Steps of a chain are taken together in this many runs where errors are normal.
 RUNS = 10
+# Rates of a row at all states are sorted and taken together in this many groups.
+RATES = 20
+# Counts are taken together in this many values at most.
+COUNTS = 256
 # Of a step: deviations are hardly ever below a hundred times that.
 TOLERANCE = 1e-4
 
@@ -88,26 +107,53 @@ class Answers(Protocol):
     coverage in the simulations of the user guide.
     """
 
+    @property
+    def contrasts(self) -> np.ndarray:
+        """Orthonormal columns that span what coefficients of the outputs are known, (K, C)."""
+
     def at_states(
         self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
-    ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Return a function of the true coefficients, all arrays of shape (n_rows,).
+    ) -> Callable[[np.ndarray], Response]:
+        """Return how records at these rows answer, as a function of their true logits (n_rows, C).
 
-        It gives the expectation of the mean clipped residual over all states, minus its
-        derivative by the true logit, and its variance; ``of_batches`` times the mean square is what
-        the choice of batches adds.
+        ``of_batches`` times the mean square is what the choice of batches adds to the variance.
         """
 
 
+class Response(NamedTuple):
+    """Mean clipped residual over all states, in contrasts."""
+
+    mean: np.ndarray
+    """Expectation, (n_rows, C)."""
+    slope: np.ndarray
+    """Minus its derivatives by the true logits, (n_rows, C, C), the last axis the logits."""
+    variance: np.ndarray
+    """Covariance, (n_rows, C, C)."""
+
+
+class _OneOutput:
+    """Models of one logit have nothing to contrast."""
+
+    @property
+    def contrasts(self) -> np.ndarray:
+        """The logit itself."""
+        return np.ones((1, 1))
+
+
+def _response(mean: np.ndarray, slope: np.ndarray, variance: np.ndarray) -> Response:
+    """Of one output."""
+    return Response(mean[:, None], slope[:, None, None], variance[:, None, None])
+
+
 @dataclass(frozen=True)
-class LabelAnswers:
+class LabelAnswers(_OneOutput):
     """Logistic regression of two classes."""
 
     design_noise = 1.0
 
     def at_states(
         self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
-    ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    ) -> Callable[[np.ndarray], Response]:
         """Mean clipped residuals for either label, mixed by their probabilities."""
         p = expit(rows @ score.states.T)
         bound = (clip_norm / np.linalg.norm(rows, axis=1))[:, None]
@@ -119,17 +165,17 @@ class LabelAnswers:
         if of_batches > 0.0:
             squares = np.array([of_batches * (np.square(r) @ score.weights) for r in residuals])
 
-        def answer(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            p = expit(rows @ theta)
+        def answer(logits: np.ndarray) -> Response:
+            p = expit(logits[:, 0])
             told = lever * p * (1.0 - p)
             spread = lever * told + (1.0 - p) * squares[0] + p * squares[1]
-            return push - p * lever, told, spread
+            return _response(push - p * lever, told, spread)
 
         return answer
 
 
 @dataclass(frozen=True)
-class ErrorAnswers:
+class ErrorAnswers(_OneOutput):
     """Linear regression with normal errors, whose residuals are cut at a width and clipped."""
 
     scale: float
@@ -140,7 +186,7 @@ class ErrorAnswers:
 
     def at_states(
         self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
-    ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    ) -> Callable[[np.ndarray], Response]:
         """Mean clipped residuals at every state, averaged over the errors.
 
         Steps in a row are taken together: predictions at their states are normal around their mean,
@@ -167,12 +213,122 @@ class ErrorAnswers:
         deviation = np.sqrt(self.scale**2 + np.maximum(squares - np.square(mean), 0.0))
         relative = bound[:, None] / deviation
 
-        def answer(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            gap = (mean - (rows @ theta)[:, None]) / deviation
+        def answer(logits: np.ndarray) -> Response:
+            gap = (mean - logits) / deviation
             value, slope = _mean_clipped(gap, relative)
-            return (deviation * value) @ shares, slope @ shares, spread
+            return _response((deviation * value) @ shares, slope @ shares, spread)
 
         return answer
+
+
+@dataclass(frozen=True)
+class CountAnswers(_OneOutput):
+    """Counts with Poisson's distribution, cut at the cap."""
+
+    loss: models.PoissonLoss
+    design_noise = 0.5
+
+    def at_states(
+        self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
+    ) -> Callable[[np.ndarray], Response]:
+        """Mean clipped residuals of every count, mixed by their probabilities."""
+        loss, bound = self.loss, clip_norm / np.linalg.norm(rows, axis=1)
+        rates, shares = _grouped(loss.mean(rows @ score.states.T), score.weights)
+        # counts from 0 to the cap, or ranges of them, of the last of which all above are, too
+        width = math.ceil((loss.cap + 1.0) / COUNTS)
+        starts = np.arange(0.0, loss.cap + 1.0, width)
+        counts = np.minimum(starts + 0.5 * (width - 1.0), loss.cap)
+        residuals = np.zeros((rows.shape[0], counts.shape[0]))
+        squares = np.zeros_like(residuals)
+        for rate, share in zip(rates.T, shares.T, strict=True):
+            clipped = np.clip(rate[:, None] - counts, -bound[:, None], bound[:, None])
+            residuals += share[:, None] * clipped
+            if of_batches > 0.0:
+                squares += of_batches * share[:, None] * np.square(clipped)
+
+        def answer(logits: np.ndarray) -> Response:
+            rate = loss.mean(logits)
+            chance = _poisson_masses(rate, starts, width)
+            mean = np.einsum("ij,ij->i", chance, residuals)
+            around = chance * (residuals - mean[:, None])
+            # derivatives of probabilities by the logarithmic rate; they add up to 0
+            change = chance * (counts - rate)
+            change[:, -1] = -change[:, :-1].sum(axis=1)
+            slope = -np.einsum("ij,ij->i", change, residuals)
+            slope = np.where(rate[:, 0] < loss.cap, slope, 0.0)
+            variance = np.einsum("ij,ij->i", around, residuals)
+            return _response(mean, slope, variance + np.einsum("ij,ij->i", chance, squares))
+
+        return answer
+
+
+@dataclass(frozen=True)
+class ClassAnswers:
+    """Softmax regression."""
+
+    n_classes: int
+    design_noise = 1.0
+
+    @property
+    def contrasts(self) -> np.ndarray:
+        """Helmert's contrasts: columns that add up to 0."""
+        k = np.arange(1.0, self.n_classes)
+        table = np.triu(np.ones((self.n_classes, self.n_classes - 1)))
+        table[np.arange(1, self.n_classes), np.arange(self.n_classes - 1)] = -k
+        return np.asarray(table / np.sqrt(k * (k + 1.0)))
+
+    def at_states(
+        self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
+    ) -> Callable[[np.ndarray], Response]:
+        """Mean clipped residuals for every label, mixed by their probabilities."""
+        turn, n_rows = self.contrasts, rows.shape[0]
+        states = score.states.reshape(-1, self.n_classes - 1, rows.shape[1])
+        # (n_rows, n_states, n_classes)
+        p = softmax(np.einsum("tcp,kc->tkp", states, turn) @ rows.T, axis=1).transpose(2, 0, 1)
+        # |p - e_y|^2 = |p|^2 - 2 p_y + 1
+        lengths = np.sqrt(np.square(p).sum(axis=2, keepdims=True) - 2.0 * p + 1.0)
+        bound = (clip_norm / np.linalg.norm(rows, axis=1))[:, None, None]
+        factor = np.minimum(1.0, bound / np.maximum(lengths, 1e-300))
+        shares = factor * score.weights[:, None]
+        residuals = shares.transpose(0, 2, 1) @ p  # (n_rows, label, class)
+        residuals[:, range(self.n_classes), range(self.n_classes)] -= shares.sum(axis=1)
+        residuals = residuals @ turn
+        squares = np.zeros((n_rows, self.n_classes, turn.shape[1], turn.shape[1]))
+        if of_batches > 0.0:
+            for label in range(self.n_classes):
+                each = (p - np.eye(self.n_classes)[label]) @ turn
+                each *= (factor[:, :, label] * np.sqrt(of_batches * score.weights))[:, :, None]
+                squares[:, label] = each.transpose(0, 2, 1) @ each
+
+        def answer(logits: np.ndarray) -> Response:
+            chance = softmax(logits @ turn.T, axis=1)
+            mean = np.einsum("iy,iyc->ic", chance, residuals)
+            around = chance[:, :, None] * (residuals - mean[:, None])
+            slope = -np.einsum("iyc,ye->ice", around, turn)
+            variance = np.einsum("iyc,iye->ice", around, residuals)
+            return Response(mean, slope, variance + np.einsum("iy,iyce->ice", chance, squares))
+
+        return answer
+
+
+def _grouped(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means of neighbors in every sorted row, and their shares of the weights."""
+    order = np.argsort(values, axis=1)
+    shares = weights[order]
+    starts = np.unique(np.linspace(0, values.shape[1], RATES, endpoint=False).astype(int))
+    total = np.add.reduceat(shares * np.take_along_axis(values, order, axis=1), starts, axis=1)
+    mass = np.add.reduceat(shares, starts, axis=1)
+    return total / mass, mass
+
+
+def _poisson_masses(rate: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray:
+    """Probabilities of ranges of counts for rates of shape (n, 1); the last is open above."""
+    masses = np.zeros((rate.shape[0], starts.shape[0]))
+    for k in range(width):
+        counts = starts + k
+        masses += np.exp(counts * np.log(rate) - rate - gammaln(counts + 1.0))
+    masses[:, -1] = np.maximum(1.0 - masses[:, :-1].sum(axis=1), 0.0)
+    return masses
 
 
 def _density(x: np.ndarray) -> np.ndarray:
@@ -204,12 +360,12 @@ class ScoreEquation:
     clip_norm: float
 
     def posterior(self) -> NormalMixture:
-        """Coefficients of x and, last, the intercept; without one it is 0."""
+        """Coefficients of x and, last, the intercept, output by output; without one it is 0."""
         # public: nothing secret is made from this seed
         generator = randomness.make_generator(0)
         points = _normal_points(self.coordinates.center.shape[0])
-        lift = self._lift()
-        theta = self.score.weights @ self.score.states
+        lift, score = self._lift(), self._contrasted()
+        theta = score.weights @ score.states
         drawn = theta @ lift
         means, roots = [], []
         for _ in range(DESIGNS):
@@ -217,7 +373,7 @@ class ScoreEquation:
             belief = self._precision() / (1.0 + np.square(drawn / self._tails()))
             if math.isfinite(self.prior.scale):
                 belief = belief * generator.exponential(size=belief.shape)
-            theta, covariance = self._solve(self._design(points, generator), theta, belief)
+            theta, covariance = self._solve(self._design(points, generator), score, theta, belief)
             means.append(theta @ lift)
             roots.append(lift.T @ np.linalg.cholesky(covariance))
             drawn = means[-1] + roots[-1] @ generator.standard_normal(theta.shape[0])
@@ -225,11 +381,23 @@ class ScoreEquation:
 
     def center(self) -> np.ndarray:
         """Coefficients of x and, last, the intercept, by the released moments as they are."""
-        lift = self._lift()
-        theta = self.score.weights @ self.score.states
+        lift, score = self._lift(), self._contrasted()
+        theta = score.weights @ score.states
         belief = self._precision() / (1.0 + np.square(theta @ lift / self._tails()))
         rows = self._design(_normal_points(self.coordinates.center.shape[0]), None)
-        return np.asarray(self._solve(rows, theta, belief)[0] @ lift)
+        return np.asarray(self._solve(rows, score, theta, belief)[0] @ lift)
+
+    def _contrasted(self) -> Score:
+        """Project states and gradients of all outputs: noise stays as it is."""
+        turn = self.answers.contrasts
+        n_outputs, n_contrasts = turn.shape
+        states = self.score.states.reshape(-1, n_outputs, self.score.states.shape[1] // n_outputs)
+        gradient = self.score.gradient.reshape(n_outputs, -1)
+        return replace(
+            self.score,
+            states=np.einsum("tkp,kc->tcp", states, turn).reshape(states.shape[0], -1),
+            gradient=(turn.T @ gradient).reshape(n_contrasts * gradient.shape[1]),
+        )
 
     def _design(self, points: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
         """Rows in the coordinates of the chain whose moments agree with the released ones."""
@@ -248,20 +416,18 @@ class ScoreEquation:
         return np.column_stack([rows, np.full(rows.shape[0], coordinates.constant)])
 
     def _solve(
-        self, rows: np.ndarray, theta: np.ndarray, belief: np.ndarray
+        self, rows: np.ndarray, score: Score, theta: np.ndarray, belief: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance given the design and the prior precisions, by Gauss-Newton."""
-        score = self.score
         each = self.n_samples / rows.shape[0]
         of_batches = (1.0 / self.sampling_rate - 1.0) * score.batch_share
         answer = self.answers.at_states(rows, score, self.clip_norm, of_batches)
         lift = self._lift()
         for _ in range(MOST_ITERATIONS):
-            expected, told, spread = answer(theta)
-            slope = each * (rows * told[:, None]).T @ rows
-            noise = each * (rows * spread[:, None]).T @ rows
+            expected, told, spread = answer(rows @ theta.reshape(-1, rows.shape[1]).T)
+            slope, noise = each * _outer(rows, told), each * _outer(rows, spread)
             noise[np.diag_indices_from(noise)] += score.noise_variance
-            gap = score.gradient - each * expected @ rows
+            gap = score.gradient - each * (expected.T @ rows).ravel()
             coefficients = theta @ lift
             ratio = np.linalg.solve(noise, np.column_stack([slope, gap]))
             precision = slope.T @ ratio[:, :-1] + (lift * belief) @ lift.T
@@ -274,18 +440,29 @@ class ScoreEquation:
         return theta, covariance
 
     def _lift(self) -> np.ndarray:
-        """Coefficients of x and intercept per unit of the coefficients of z, (p, d + 1)."""
+        """Coefficients of x and intercepts per unit of the contrasts' coefficients of z."""
         size = self.coordinates.center.shape[0] + bool(self.coordinates.constant)
         coef, intercept = self.coordinates.coefficients(np.eye(size))
-        return np.column_stack([coef, intercept])
+        return np.kron(self.answers.contrasts.T, np.column_stack([coef, intercept]))
 
     def _precision(self) -> np.ndarray:
         d = self.coordinates.center.shape[0]
-        return np.append(np.full(d, self.prior.precision), self.prior.of_intercept)
+        of_output = np.append(np.full(d, self.prior.precision), self.prior.of_intercept)
+        return np.tile(of_output, self.answers.contrasts.shape[0])
 
     def _tails(self) -> np.ndarray:
         d = self.coordinates.center.shape[0]
-        return np.append(np.full(d, self.prior.scale), self.prior.intercept_scale)
+        of_output = np.append(np.full(d, self.prior.scale), self.prior.intercept_scale)
+        return np.tile(of_output, self.answers.contrasts.shape[0])
+
+
+def _outer(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Sum of weights (n, C, C) times squares of rows (n, p), as a matrix of C p columns."""
+    n, p = rows.shape
+    size = weights.shape[1]
+    left = (rows[:, None, :, None] * weights[:, :, None, :]).reshape(n, -1)  # (n, C p C)
+    blocks = (left.T @ rows).reshape(size, p, size, p)
+    return np.asarray(blocks.reshape(size * p, size * p))
 
 
 def _normal_points(d: int) -> np.ndarray:

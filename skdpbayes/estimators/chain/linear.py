@@ -39,6 +39,7 @@ from skdpbayes.estimators.chain.run import ChainResult, Dynamics, choose_draws, 
 from skdpbayes.estimators.linear.normal import NormalMixture
 from skdpbayes.estimators.linear.posterior import LinearPosterior, split_coefficients
 from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.chunks import ChunkedRecords, check_noise
 from skdpbayes.fitting.estimator import NOT_PRIVATE, offers
 from skdpbayes.fitting.records import Block, Public, Records
 from skdpbayes.fitting.threads import one_blas_thread
@@ -60,6 +61,10 @@ SHARE = 0.2
 PRIORS = {"cauchy": CoefficientPrior.cauchy, "normal": CoefficientPrior.normal}
 # Intervals need privacy noise below this share of the curvature per direction.
 LARGEST_NOISE = 1.0 / 3.0
+# Clipping is undone in probabilities after this many relaxation times of the chain.
+LEAST_RELAXATIONS = 10.0
+# Share of the chain's own probability that stays.
+KEPT_SHARE = 1e-3
 POSTERIORS = ("auto", "noise_aware", "chain")
 
 
@@ -75,6 +80,7 @@ class LinearChain:
     privacy_: PrivacyGuarantee
     _posterior: Any
     _takes_units = True
+    _reads_chunks = True
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters: scikit-learn's."""
@@ -90,12 +96,16 @@ class LinearChain:
     def _default_clip(self, public: Public, budget: Budget, whitened: bool) -> float:
         raise NotImplementedError
 
+    def _default_steps(self, public: Public, budget: Budget) -> int:
+        return rules.default_steps(public.n_features)
+
     def _bound(self) -> Bound:
         check_scale("data_norm", self.data_norm)
         return Bound() if np.isinf(self.epsilon) else Bound(float(self.data_norm))
 
     def _read(self, X: Any, y: Any) -> Records:
         check_real("epsilon", self.epsilon, low=0.0, closed="high", remedy=NOT_PRIVATE)
+        check_noise(self, X)
         rows = super()._read(X, y)  # type: ignore[misc]
         if np.isinf(self.epsilon):  # nothing is bounded, so sums follow the rows as they are
             rows = replace(rows, public=replace(rows.public, detail=longest_row(rows.X)))
@@ -106,7 +116,6 @@ class LinearChain:
         public: Public,
         budget: Budget,
         *,
-        silent: str | None,
         setup: tuple[PrivacyEvent, ...] = (),
         start: tuple[np.ndarray, np.ndarray] | None = None,
         conditions: tuple[str, ...] = (),
@@ -124,16 +133,17 @@ class LinearChain:
             self.get_params(deep=False),
             public.n,
             rules.Defaults(
-                n_steps=rules.default_steps(public.n_features) if budget.private else 500,
-                batch_size=rules.default_batch(
-                    public.n, public.n_features if budget.private else 1
-                ),
+                n_steps=self._default_steps(public, budget) if budget.private else 500,
+                batch_size=public.n
+                if public.chunked
+                else rules.default_batch(public.n, public.n_features if budget.private else 1),
                 clip_norm=clip,
                 tail=0.5 if budget.private else 0.9,
                 n_kept=50,
                 temperature=1.0,
             ),
         )
+        rules.check_batches_of_persons(public, settings)
         loss = self._loss(public)
         size = loss.n_outputs * (public.n_features + bool(self.fit_intercept))
         if 0.0 < moments_mu < math.inf:
@@ -147,7 +157,6 @@ class LinearChain:
             prior=self._prior(public),
             loss=loss,
             curvature=rules.chain_curvature(loss),
-            silent=silent,
             fit_intercept=bool(self.fit_intercept),
             longest=longest,
             moments_mu=moments_mu,
@@ -278,8 +287,6 @@ class LinearChainPlan:
     loss: models.Loss
     curvature: tuple[float, float]
     """Typical and largest curvature of a record's loss per unit of squared length."""
-    silent: str | None
-    """Why this loss has no intervals, or None."""
     fit_intercept: bool
     longest: float
     """No row is longer."""
@@ -341,7 +348,7 @@ class LinearChainPlan:
 
     def potential(
         self,
-        blocks: tuple[Block, ...],
+        blocks: tuple[Block, ...] | ChunkedRecords,
         coordinates: Coordinates,
         members: Members | None = None,
     ) -> tuple[float, LinearPotential]:
@@ -381,13 +388,20 @@ class LinearChainPlan:
 
     def no_interval(self, coordinates: Coordinates) -> str | None:
         """Return why there are no intervals, by public and released numbers, or None."""
-        if self.silent is not None:
-            return self.silent
         if coordinates.curvature is not None:
-            return None
-        d = coordinates.center.shape[0]
-        if d > MOST_COLUMNS_OF_INTERVALS:
-            return f"{d} columns are too many; at most {MOST_COLUMNS_OF_INTERVALS} have intervals"
+            if self.loss.n_outputs == 1:
+                return None
+            return (
+                "without privacy it is known for two classes only; there the draws of "
+                "sample_posterior are the posterior's own, take their quantiles"
+            )
+        d, contrasts = coordinates.center.shape[0], max(1, self.loss.n_outputs - 1)
+        if d * contrasts > MOST_COLUMNS_OF_INTERVALS:
+            of_classes = f" for {contrasts + 1} classes" if contrasts > 1 else ""
+            return (
+                f"{d} columns are too many{of_classes}; at most "
+                f"{MOST_COLUMNS_OF_INTERVALS // contrasts} have intervals"
+            )
         if coordinates.moments is None:
             return (
                 "this fit released no moments of the rows (preconditioner=None, a given matrix, or "
@@ -449,6 +463,30 @@ class LinearChainPlan:
 
 
 @dataclass(frozen=True, eq=False)
+class ClippedLink:
+    r"""Probabilities of two classes for which a chain with clipped gradients is at rest.
+
+    Records of the label *y* push by :math:`\min(1, k / |p - y|)\,(p - y)`, :math:`k = L / |z|`: a
+    chain that rests at *p* balances the labels of a row *z* if the odds of the label 1 are
+
+    .. math:: \frac{p \max(1, (1 - p) / k)}{(1 - p) \max(1, p / k)}
+
+    and not :math:`p / (1 - p)`. For short *k* all of a range of *p* means 1/2; a thousandth of *p*
+    itself keeps the order of the rows and their labels.
+    """
+
+    coordinates: Coordinates
+    clip_norm: float
+
+    def __call__(self, rows: Any, probability: np.ndarray) -> np.ndarray:
+        """Turn probabilities (n, 2) of the chain into those of the labels."""
+        push = self.coordinates.lengths(rows, None)[:, None] / self.clip_norm
+        odds = probability * np.maximum(1.0, (1.0 - probability) * push)
+        odds /= odds.sum(axis=1, keepdims=True)
+        return np.asarray((1.0 - KEPT_SHARE) * odds + KEPT_SHARE * probability)
+
+
+@dataclass(frozen=True, eq=False)
 class LinearRun:
     """A chain that has run: all of it released."""
 
@@ -461,6 +499,21 @@ class LinearRun:
     def mean(self) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients and intercepts, averaged over the tail."""
         return self.coordinates.coefficients(self.result.mean)
+
+    def link(self) -> ClippedLink | None:
+        """What undoes the clipping in probabilities, where the chain came to rest.
+
+        Langevin dynamics takes one over its step and the curvature to get there; both are known
+        from the plan and the released moments.
+        """
+        chain, coordinates = self.plan.chain, self.coordinates
+        if coordinates.moments is None or self.plan.settings.sampler != "sgld":
+            return None
+        if self.plan.loss.n_outputs > 1:
+            return None
+        stiffness = self.plan.curvature[0] * chain.n_samples / coordinates.dimension
+        at_rest = self.step_size * stiffness * chain.n_steps >= LEAST_RELAXATIONS
+        return ClippedLink(coordinates, chain.clip_norm) if at_rest else None
 
     def posterior(self, bound: Bound, answers: Answers) -> ChainPosterior:
         """Return what a fit leaves behind; ``answers`` is how records answer at given states."""
@@ -476,7 +529,7 @@ class LinearRun:
 
 def run_linear(
     plan: LinearChainPlan,
-    rows: Records,
+    rows: Records | ChunkedRecords,
     coordinates: Coordinates,
     generator: np.random.Generator,
     mode: np.ndarray | None = None,
@@ -486,12 +539,14 @@ def run_linear(
     A ``mode`` that is known already saves the time.
     """
     with one_blas_thread():
-        blocks, members = chain_blocks(rows, plan.grid), rows.members()
+        blocks = rows if isinstance(rows, ChunkedRecords) else chain_blocks(rows, plan.grid)
+        members = rows.members()
         step, potential = plan.potential(blocks, coordinates, members)
         coordinates, first = potential.coordinates, np.zeros(potential.shape)
         if not plan.chain.private:  # nothing keeps the chain from starting at the mode
             first = potential.mode(first if mode is None else mode)
             if plan.moments_mu > 0.0:
+                assert isinstance(rows, Records)
                 found = coordinates.coefficients(first)
                 step, potential = plan.potential(
                     blocks, plan.exact_coordinates(rows.block(), *found), members
@@ -525,6 +580,8 @@ class ChainPosterior:
     step_size: float
     inference: ScoreEquation | NormalMixture | str
     """What intervals are made of, or the reason why there are none."""
+    link: ClippedLink | None = None
+    """What undoes the clipping in probabilities."""
 
     @property
     def numbers_per_row(self) -> int:
@@ -569,15 +626,17 @@ class ChainPosterior:
         return self._split(self.normal.draws(size, generator))
 
     def _split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
-        return split_coefficients(flat[..., None, :], self.coef.shape[1], 1.0)
+        n_outputs, d = self.coef.shape
+        return split_coefficients(flat.reshape(*flat.shape[:-1], n_outputs, d + 1), d, 1.0)
 
     def decision(self, X: Any) -> np.ndarray:
         """Logits or logarithms of the probabilities averaged over the states."""
         return self.states.decision(X)
 
     def probabilities(self, X: Any) -> np.ndarray:
-        """Probabilities averaged over the states."""
-        return self.states.probabilities(X)
+        """Probabilities averaged over the states, clipping undone."""
+        probability = self.states.probabilities(X)
+        return probability if self.link is None else self.link(self.states.bound(X), probability)
 
     def draws(self, n_samples: int | None, random_state: Any) -> dict[str, np.ndarray]:
         """Return states of the chain, evenly spaced or chosen at random."""

@@ -13,7 +13,8 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from skdpbayes import models
-from skdpbayes.estimators.chain.coordinates import Coordinates
+from skdpbayes.estimators.chain.coordinates import WIDE_COLUMNS, Coordinates
+from skdpbayes.fitting.chunks import ChunkedRecords
 from skdpbayes.fitting.records import Block, Records
 from skdpbayes.fitting.units import Members
 
@@ -95,6 +96,63 @@ def chain_blocks(rows: Records, grid: models.Grid | None) -> tuple[Block, ...]:
     return tuple(block._replace(X=_short(block.X, grid)) for block in rows.blocks())
 
 
+def _ready(
+    rows: Records, coordinates: Coordinates, clip_norm: float, grid: models.Grid | None
+) -> HeldBlocks:
+    """Make the rows of a chunk ready for clipped sums."""
+    return HeldBlocks.of(chain_blocks(rows, grid), coordinates, clip_norm, grid)
+
+
+def _clipped_sum(
+    held: HeldBlocks,
+    theta: np.ndarray,
+    loss: models.Loss,
+    clip_norm: float,
+    grid: models.Grid | None,
+    rows: np.ndarray | None = None,
+) -> Any:
+    """Sum the clipped gradients by the coefficients of x and the intercept: exact."""
+    starts = np.cumsum([0, *(block.X.shape[0] for block in held.blocks)])
+
+    def of_block(place: int) -> np.ndarray:
+        lengths = None if held.lengths is None else held.lengths[place]
+        chosen, (start, stop) = rows, starts[place : place + 2]
+        if rows is not None and len(held.blocks) > 1:
+            chosen = rows[(rows >= start) & (rows < stop)] - start
+        return models.clipped_gradient(
+            held.blocks[place], theta, loss, lengths, clip_norm, grid, rows=chosen
+        )
+
+    places = range(len(held.blocks))
+    if grid is None or theta.shape[1] <= WIDE_COLUMNS:
+        return sum(map(of_block, places))
+    # products of wide rows take long enough to be shared, and exact sums do not follow the order
+    with ThreadPoolExecutor(effective_n_jobs(-1)) as pool:
+        return sum(pool.map(of_block, places))
+
+
+@dataclass(frozen=True, eq=False)
+class HeldBlocks:
+    """Bounded rows, cut to the grid, and their lengths in the coordinates of the chain."""
+
+    blocks: tuple[Block, ...]
+    lengths: tuple[np.ndarray, ...] | None
+    """None where nothing is clipped."""
+
+    @classmethod
+    def of(
+        cls,
+        blocks: tuple[Block, ...],
+        coordinates: Coordinates,
+        clip_norm: float,
+        grid: models.Grid | None,
+    ) -> HeldBlocks:
+        """Measure the rows."""
+        if math.isinf(clip_norm):
+            return cls(blocks, None)
+        return cls(blocks, tuple(coordinates.lengths(block.X, grid) for block in blocks))
+
+
 def _short(X: Any, grid: models.Grid | None) -> Any:
     if not sparse.issparse(X) and np.count_nonzero(X) <= SPARSE_SHARE * X.size:
         X = sparse.csr_matrix(X)
@@ -109,8 +167,8 @@ class LinearPotential:
     the constant 1 to derivatives by :math:`B^\top`. In plain coordinates *B* is diagonal.
     """
 
-    blocks: tuple[Block, ...]
-    """All records: bounded, and cut to the grid."""
+    blocks: tuple[Block, ...] | ChunkedRecords
+    """All records: bounded, and cut to the grid; or where they are, in chunks."""
     coordinates: Coordinates
     loss: models.Loss
     coefficient_prior: CoefficientPrior
@@ -137,16 +195,12 @@ class LinearPotential:
             self.lift = np.zeros((self.shape[1], d + 1))
             coef, intercept = coordinates.coefficients(np.eye(self.shape[1]))
             self.lift[:, :d], self.lift[:, d] = coef, intercept
-        # products of wide rows take long enough to be shared; without a grid sums follow the order
-        self.pool: ThreadPoolExecutor | None = None
-        if self.spiked and self.grid is not None and len(self.blocks) > 1:
-            self.pool = ThreadPoolExecutor(effective_n_jobs(-1))
-        self.starts = np.cumsum([0, *(block.X.shape[0] for block in self.blocks)])
-        self.lengths: list[np.ndarray] | None = None
-        if math.isfinite(self.clip_norm):
-            apply = map if self.pool is None else self.pool.map
-            found = apply(lambda block: coordinates.lengths(block.X, self.grid), self.blocks)
-            self.lengths = list(found)
+        how = (coordinates, self.clip_norm, self.grid)
+        self.held: Any = (
+            self.blocks.prepared(_ready, *how)
+            if isinstance(self.blocks, ChunkedRecords)
+            else HeldBlocks.of(self.blocks, *how)
+        )
         if self.grid is not None:
             self.grid = replace(self.grid, residual=self.largest_residual)
 
@@ -184,35 +238,17 @@ class LinearPotential:
 
     def _sum(self, theta: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
         """Sum the clipped gradients by the coefficients of x and the intercept: exact."""
-
-        def of_block(place: int) -> np.ndarray:
-            lengths = None if self.lengths is None else self.lengths[place]
-            return models.clipped_gradient(
-                self.blocks[place],
-                theta,
-                self.loss,
-                lengths,
-                self.clip_norm,
-                self.grid,
-                rows=self._within(rows, place),
-            )
-
-        places = range(len(self.blocks))
-        total: Any = 0
-        # exact integers: the order does not matter
-        for part in map(of_block, places) if self.pool is None else self.pool.map(of_block, places):
-            total = total + part
+        how = (theta, self.loss, self.clip_norm, self.grid)
+        if isinstance(self.blocks, ChunkedRecords):
+            total = self.held.total(_clipped_sum, *how, rows=rows)
+            total = np.zeros(theta.shape) if total is None else total  # an empty batch
+        else:
+            total = _clipped_sum(self.held, *how, rows=rows)
         return models.read_gradient(total, self.grid)
-
-    def _within(self, rows: np.ndarray | None, place: int) -> np.ndarray | None:
-        """Row numbers within a block."""
-        if rows is None or len(self.blocks) == 1:
-            return rows
-        first, last = self.starts[place], self.starts[place + 1]
-        return rows[(rows >= first) & (rows < last)] - first
 
     def _losses(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """Value and gradient of all losses as plain sums, without privacy."""
+        assert not isinstance(self.blocks, ChunkedRecords)
         how = (theta, self.loss, (0, 1), 1.0, None)
         total = sum(models.derivatives(block, *how) for block in self.blocks)
         value, gradient, _ = models.read_derivatives(np.asarray(total), *how)

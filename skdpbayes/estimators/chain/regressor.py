@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from skdpbayes import models, privacy, randomness
 from skdpbayes._validation import check_choice
 from skdpbayes.estimators._regressor import PrivateRegressor, TargetScale
 from skdpbayes.estimators.chain.coordinates import Coordinates
-from skdpbayes.estimators.chain.inference import ErrorAnswers, LabelAnswers, ScoreEquation
+from skdpbayes.estimators.chain.inference import CountAnswers, ErrorAnswers, ScoreEquation
 from skdpbayes.estimators.chain.linear import (
     ChainPosterior,
     LinearChain,
@@ -27,6 +28,7 @@ from skdpbayes.estimators.chain.linear import (
 from skdpbayes.estimators.chain.plan import check_delta
 from skdpbayes.estimators.chain.potential import LARGEST, CoefficientPrior, chain_blocks
 from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.chunks import ChunkedRecords, Numbers
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.fitting.threads import one_blas_thread
 from skdpbayes.privacy.budget import Budget
@@ -46,18 +48,22 @@ ERROR_UNIT = 0.25
 SCALE_SHARE = 0.05
 # Errors beyond this many units count as this large in their scale.
 LARGEST_ERROR = 2.0
+# Gradients of errors are clipped to one unit, or where noise is small to at most this many.
+MOST_CLIP = 3.0
+# Steps of a chain; the second where the noise is below this share of the errors.
+N_STEPS, FEW_STEPS, SMALL_NOISE = 100, 40, 0.05
 # Width of the Huber loss, in units of errors: 95 % as efficient as squares if they are normal.
 HUBER_WIDTH = 1.345
 # Coefficients of the chain are about this large, in units of errors.
 SIGNAL = 2.0
-# Gradients of counts are clipped at this many deviations of a count; twice that where the number
-# of records times the budget's mu over the distance of neighbors is beyond the second number.
-COUNT_CLIP, MANY_COUNTS = 2.0, 2000.0
+# Gradients of counts are clipped at this many deviations of a count; at 1.5 times that where the
+# number of records times the budget's mu over the distance of neighbors is beyond the last number.
+COUNT_CLIP, MANY_COUNTS = 3.0, 1000.0
 # A rate of counts may be this many times the typical one in the whole of a direction.
 MOST_RATE = 4.0
 # The mean count is at least this share of the largest, whatever noise says.
 LEAST_RATE = 1e-3
-NOT_FOR_COUNTS = "it is known for squared and Huber losses only"
+NEGATIVE = "y has negative entries, which are no counts; loss='poisson'."
 
 
 class DPSGLDRegressor(LinearChain, PrivateRegressor):
@@ -74,9 +80,9 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
     that are clipped, record by record. Clipping the gradient of squared errors keeps the regression
     consistent where errors are symmetric, and noise is in proportion to a typical error instead of
     the largest possible one: therefore a chain needs fewer records than noisy moments do
-    (`~skdpbayes.PrivateBayesianRidge`). For the first two losses the mean of all noisy gradients
-    is solved for the coefficients, with the clipping undone: that is ``coef_``, and its
-    uncertainty, noise included, is in ``interval``.
+    (`~skdpbayes.PrivateBayesianRidge`). The mean of all noisy gradients is solved for the
+    coefficients, with the clipping undone: that is ``coef_``, and its uncertainty, noise included,
+    is in ``interval``.
 
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private for the adjacency
     chosen: one record, row and target, replaced by another, or (``"zero_out"``) by a null record
@@ -127,12 +133,14 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
     clip_norm : float or "auto", default="auto"
         Bound on the norm of one record's gradient in the coordinates of the chain, where rows have
         length about 1, in units of an eighth of the target's range ("poisson": of the root of the
-        mean count). "auto" is 1 ("poisson": 2, or 4 where records and budget are plenty).
+        mean count). "auto" is 1 and rises to 3 where records and budget are plenty ("poisson": 3,
+        or 4.5).
     batch_size : int or "auto", default="auto"
         Expected size of a batch, with ``units`` in persons. "auto" takes all records up to 131,072:
         large batches have the least noise per record.
     n_steps : int or "auto", default="auto"
-        Number of steps; "auto" is 100 (500 for ``epsilon=np.inf``).
+        Number of steps; "auto" is 100, 40 for "poisson" and where records and budget are plenty,
+        and 500 for ``epsilon=np.inf``.
     step_size : float or "auto", default="auto"
         The step on the sum of losses, in the coordinates of the chain. "auto" follows from n, the
         noise and the released coordinates.
@@ -268,13 +276,20 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
     def _target_scale(self) -> TargetScale:
         return self._model().target
 
-    def _read(self, X: Any, y: Any) -> Records:
+    def _read(self, X: Any, y: Any) -> Any:
         model = self._model()
         rows = super()._read(X, y)
+        if isinstance(rows, ChunkedRecords):
+            return rows
         assert rows.target is not None
         if isinstance(model, CountModel) and np.any(np.asarray(y) < 0):
-            raise ValueError("y has negative entries, which are no counts; loss='poisson'.")
+            raise ValueError(NEGATIVE)
         return replace(rows, target=rows.target * (model.target.half / model.unit))
+
+    def _numbers(self, scale: Callable[[np.ndarray], np.ndarray]) -> Numbers:
+        model = self._model()
+        negative = NEGATIVE if isinstance(model, CountModel) else None
+        return Numbers(partial(_in_units, scale, model), negative)
 
     def _loss(self, public: Public) -> models.Loss:
         return self._model().loss()
@@ -288,6 +303,9 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
     def _default_clip(self, public: Public, budget: Budget, whitened: bool) -> float:
         return self._model().default_clip(public, budget)
 
+    def _default_steps(self, public: Public, budget: Budget) -> int:
+        return self._model().default_steps(public, budget)
+
     def _plan(self, public: Public, budget: Budget) -> RegressionPlan:
         model = self._model()
         mu = math.inf
@@ -298,7 +316,7 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
             left = math.sqrt(privacy.gdp_mu(budget.epsilon, budget.delta) ** 2 - spent**2)
             mu = left * math.sqrt(SCALE_SHARE)
             setup = (privacy.GaussianDP(mu),)
-        linear = self._linear_plan(public, budget, silent=model.silent, setup=setup)
+        linear = self._linear_plan(public, budget, setup=setup)
         return RegressionPlan(replace(linear, signal=model.signal), model, mu)
 
     def _touch(
@@ -307,6 +325,13 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
         with one_blas_thread():
             coordinates = plan.linear.coordinates(rows, generator)
             return plan.model.run(plan, rows, coordinates, generator)
+
+
+def _in_units(
+    scale: Callable[[np.ndarray], np.ndarray], model: ErrorModel | CountModel, target: np.ndarray
+) -> np.ndarray:
+    """Targets in the model's units."""
+    return scale(target) * (model.target.half / model.unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,7 +388,6 @@ class ErrorModel:
     target: TargetScale
     width: float
     """Of Huber's loss; infinite for squares."""
-    silent = None
     signal = SIGNAL
     prior_unit = ERROR_UNIT
 
@@ -380,8 +404,20 @@ class ErrorModel:
         return models.HuberLoss(self.width, reach)
 
     def default_clip(self, public: Public, budget: Budget) -> float:
-        """One unit: much less and noise in the rows' moments hurts, more adds noise."""
-        return 1.0
+        """What has the least variance, of the errors and of the noise together, for normal errors.
+
+        At least one unit: with less, noise in the rows' moments hurts. The noise counts half,
+        because clipping also biases where errors are skewed.
+        """
+        noise = 0.5 * _noise_share(public, budget)
+        clips = np.linspace(1.0, MOST_CLIP, 41)
+        inside = 2.0 * ndtr(clips) - 1.0
+        errors = np.array([_mean_square(clip) for clip in clips])
+        return float(clips[np.argmin((errors + noise * clips**2) / inside**2)])
+
+    def default_steps(self, public: Public, budget: Budget) -> int:
+        """Fewer where noise is small: then their number does not matter, but takes time."""
+        return FEW_STEPS if _noise_share(public, budget) < SMALL_NOISE else N_STEPS
 
     def run(
         self,
@@ -407,10 +443,7 @@ class ErrorModel:
             rows = replace(rows, target=rows.target / factor)
             run = run_linear(linear, rows, coordinates, generator)
         chain = run.posterior(rows.bound, ErrorAnswers(scale, self.width))
-        coef, intercept = chain.coef[0], float(chain.intercept[0])
-        if isinstance(chain.inference, ScoreEquation):
-            solved = chain.inference.center()
-            coef, intercept = solved[:-1], float(solved[-1])
+        coef, intercept = _solved(chain)
         shift = self.target.middle
         return RegressionPosterior(
             unit * coef,
@@ -486,7 +519,6 @@ class CountModel:
     """Counts whose logarithmic rate is on a line."""
 
     target: TargetScale
-    silent = NOT_FOR_COUNTS
     signal = 1.0
     prior_unit = 1.0
     unit = 1.0
@@ -499,7 +531,11 @@ class CountModel:
         """A few deviations of a count: skew errors that are clipped at less are biased."""
         mu = privacy.gdp_mu(budget.epsilon, budget.delta)
         many = public.n * mu / moved(budget.adjacency) > MANY_COUNTS
-        return 2.0 * COUNT_CLIP if many else COUNT_CLIP
+        return 1.5 * COUNT_CLIP if many else COUNT_CLIP
+
+    def default_steps(self, public: Public, budget: Budget) -> int:
+        """Few: more made predictions of counts worse."""
+        return FEW_STEPS
 
     def run(
         self,
@@ -520,11 +556,12 @@ class CountModel:
         if linear.chain.private:
             coordinates = coordinates.scaled(1.0 / math.sqrt(base))
         run = run_linear(linear, rows, coordinates, generator)
-        chain = run.posterior(rows.bound, LabelAnswers())
+        chain = run.posterior(rows.bound, CountAnswers(loss))
         shift = math.log(base)
+        coef, intercept = _solved(chain)
         return RegressionPosterior(
-            chain.coef[0],
-            float(chain.intercept[0]) + shift,
+            coef,
+            intercept + shift,
             None,
             chain,
             1.0,
@@ -537,7 +574,6 @@ class CountModel:
         self, plan: RegressionPlan, rows: Records, generator: np.random.Generator
     ) -> float:
         cap, n = self.target.high, plan.linear.chain.n_samples
-        assert rows.target is not None
         if plan.linear.chain.private:
             grid = models.Grid(n, plan.linear.longest)
             # errors of predictions that are 0: the counts themselves
@@ -546,8 +582,24 @@ class CountModel:
             exact = models.read_errors(total, cap, grid)
             mean = plan.release_sum(exact, cap, generator) / n
         else:
+            assert rows.target is not None
             mean = float(np.average(rows.target, weights=rows.weight))
         return min(max(mean, LEAST_RATE * cap), cap)
+
+
+def _solved(chain: ChainPosterior) -> tuple[np.ndarray, float]:
+    """Coefficients and intercept that the gradients tell, or else the average of the chain."""
+    if isinstance(chain.inference, ScoreEquation):
+        solved = chain.inference.center()
+        return solved[:-1], float(solved[-1])
+    return chain.coef[0], float(chain.intercept[0])
+
+
+def _noise_share(public: Public, budget: Budget) -> float:
+    """Variance of the noise on a coefficient, gradients clipped to 1, over that of unit errors."""
+    mu = privacy.gdp_mu(budget.epsilon, budget.delta)
+    dimension = max(1.0, public.n_features / 2.0)
+    return dimension / public.n * (moved(budget.adjacency) / mu) ** 2
 
 
 def _deviation(share: float) -> float:

@@ -20,6 +20,7 @@ from skdpbayes._validation import check_choice, check_integer, check_real, check
 from skdpbayes.estimators.chain.coordinates import WIDE_COLUMNS
 from skdpbayes.estimators.chain.plan import ChainPlan, plan_chain
 from skdpbayes.estimators.chain.run import SAMPLERS, Dynamics, step_sizes
+from skdpbayes.fitting.records import Public
 from skdpbayes.models import Loss
 from skdpbayes.privacy import PrivacyEvent
 from skdpbayes.privacy.budget import Budget
@@ -32,6 +33,7 @@ __all__ = [
     "Defaults",
     "Settings",
     "chain_curvature",
+    "check_batches_of_persons",
     "constant_feature",
     "default_batch",
     "default_clip",
@@ -50,8 +52,8 @@ SNR_WEIGHT = 0.25
 LEAST_CLIP, MOST_CLIP = 0.7, 1.3
 CLEAR_SIGNAL = 30.0
 # Rows of many columns, such as features of images, can do with less: 0.3 gains 0.2 points on a
-# split of the training file of MNIST, and on tables loses in log loss. Their passes are long, so batches
-# are a quarter of the records, or this many if that is more.
+# split of the training file of MNIST, and on tables loses in log loss. Their passes are long, so
+# batches are a quarter of the records, or this many if that is more.
 WIDE_CLIP = 0.3
 WIDE_SHARE, WIDE_BATCH = 4, 8192
 # All records are one batch while a pass is cheap: that has the least noise per record.
@@ -137,6 +139,15 @@ class Settings:
         )
         plan.check_grid(size)
         return replace(plan, noise=budget.noise("gaussian", plan.least_noise))
+
+
+def check_batches_of_persons(public: Public, settings: Settings) -> None:
+    """Refuse batches of persons whose records may be in several chunks."""
+    if public.chunked and public.unit == "person" and settings.batch_size < public.n:
+        raise ValueError(
+            f"batch_size={settings.batch_size}: the records of a person may be in several "
+            "chunks, so that with units every step reads all of them; leave batch_size out."
+        )
 
 
 def read_settings(

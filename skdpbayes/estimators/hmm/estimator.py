@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -27,11 +28,14 @@ from skdpbayes.estimators.hmm.gibbs import run_on_events
 from skdpbayes.estimators.hmm.grid import (
     Grid,
     Layout,
+    Seen,
     check_categories,
     check_grid_is_used,
     check_within,
     count_block,
+    look_at_events,
     place_on,
+    step_of,
 )
 from skdpbayes.estimators.hmm.plan import (
     CALIBRATIONS,
@@ -44,15 +48,19 @@ from skdpbayes.estimators.hmm.plan import (
 from skdpbayes.estimators.hmm.posterior import StatesPosterior, learn
 from skdpbayes.estimators.hmm.selection import select_n_states
 from skdpbayes.exceptions import PrivacyWarning
+from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.chunks import ChunkedRecords, is_chunked, read_chunks
 from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator, offers, refuse_arguments
 from skdpbayes.fitting.records import Block, Public, Records
+from skdpbayes.fitting.units import WHOLE
 from skdpbayes.privacy.budget import Budget, Law
 from skdpbayes.release import counts as release
+from skdpbayes.release.fractions import fractions
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from skdpbayes.privacy.guarantee import Adjacency
+    from skdpbayes.privacy.guarantee import Adjacency, Unit
     from skdpbayes.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["PrivateHMM"]
@@ -78,7 +86,7 @@ FREE = (
 
 
 class PrivateHMM(PrivateEstimator):
-    r"""Hidden Markov model of an event log, private for the single event.
+    r"""Hidden Markov model of an event log, private for single events or whole persons.
 
     Events lie in sequences (regions, machines) and times; sequence g runs a hidden chain, and all
     events of a cell share its state. Given the state their D categorical fields are independent:
@@ -97,9 +105,12 @@ class PrivateHMM(PrivateEstimator):
     included, is computed from that release and costs nothing more. The fit is (``epsilon``,
     ``delta``) differentially private: an event adds one to one count of each field, so that
     replacing it (``replace_one``; its sequence and time may change too) moves 2D counts by one, and
-    replacing it by a null event (``zero_out``) moves D. The unit is one event (a row of ``X``), not
-    a person with several. ``mechanism="ops"`` releases draws of states and parameters themselves,
-    from a posterior that is tempered and whose probabilities are bounded below.
+    replacing it by a null event (``zero_out``) moves D. The unit is one event (a row of ``X``);
+    with ``fit(..., units=ids)`` it is a person, each of whose m events counts 1/m, so that all of
+    them together move the counts by no more in any norm. The number of persons is then public in
+    place of that of events, and the released counts are rounded to the whole numbers that the
+    sampler reads. ``mechanism="ops"`` releases draws of states and parameters themselves, from a
+    posterior that is tempered and whose probabilities are bounded below.
     ``calibration="per_update"`` prices every update of the sampler, two per sweep, and rests on no
     condition; ``calibration="converged"`` prices each chain's last draw and supposes that the
     chains have converged, which is then listed in ``privacy_.conditions``. Public: the number of
@@ -187,7 +198,7 @@ class PrivateHMM(PrivateEstimator):
     lengths_ : int array
         Number of steps of each sequence; public.
     n_events_ : int
-        Number of events; public.
+        Number of events, or of persons with ``units``; public.
     n_features_in_ : int
         Number of fields; public.
     feature_names_in_ : ndarray of str
@@ -221,6 +232,9 @@ class PrivateHMM(PrivateEstimator):
     >>> hmm.refit(n_states=3).transition_.shape  # from the released counts: free
     (3, 3)
     """
+
+    _reads_chunks = True
+    _takes_units = True
 
     def __init__(
         self,
@@ -277,6 +291,7 @@ class PrivateHMM(PrivateEstimator):
         times: Any = None,
         sequences: Any = None,
         lengths: Any = None,
+        units: Any = None,
         **unknown: Any,
     ) -> Self:
         """Release the event log privately and learn the model from the release.
@@ -294,8 +309,13 @@ class PrivateHMM(PrivateEstimator):
             step.
         lengths : sequence of int, default=None
             Where each row is its own step: the numbers of rows of the sequences, in order.
+        units : array-like of shape (n_events,), default=None
+            Whose event each row is: any hashable ids. All events of one person are then protected
+            together, each of her m events counts 1/m, and the number of persons is public while
+            the number of events is not. It needs ``times`` or ``sequences``: where each row is a
+            step, the number of rows is the shape of the release. None: every event is a unit.
         **unknown
-            Refused; for ``units`` the error says what to do instead.
+            Refused; for ``sample_weight`` the error says what to do instead.
 
         Returns
         -------
@@ -303,9 +323,21 @@ class PrivateHMM(PrivateEstimator):
             The fitted estimator.
         """
         refuse_arguments(self, unknown)
-        return self._fit(X, times, sequences, lengths)
+        if units is not None and times is None and sequences is None:
+            raise TypeError(
+                "units need times or sequences: without them each row is a step, so that what is "
+                "released has a row per record and tells how many records a person has."
+            )
+        return self._fit(X, times, sequences, lengths, units=units)
 
-    def plan(self, n_samples: int, n_features: int, *, categories: Any = None) -> FitPlan:
+    def plan(
+        self,
+        n_samples: int,
+        n_features: int,
+        *,
+        categories: Any = None,
+        unit: Unit = "record",
+    ) -> FitPlan:
         """Say what a fit of this size would claim and add, without data.
 
         Neither depends on the numbers of times and sequences; the claim supposes that they are
@@ -319,6 +351,8 @@ class PrivateHMM(PrivateEstimator):
             Number of fields.
         categories : int or sequence of int, default=None
             Number of values of each field; None takes the parameter ``categories``.
+        unit : {"record", "person"}, default="record"
+            "person" for a fit with ``units``; ``n_samples`` is then the number of persons.
 
         Returns
         -------
@@ -331,10 +365,13 @@ class PrivateHMM(PrivateEstimator):
         if categories is None:
             raise ValueError("plan sees no data: pass categories, the number of values per field.")
         sizes = check_categories(categories, n_features)
+        check_choice("unit", unit, ("record", "person"))
         _, grid, _ = place_on(n_samples, None, None, None)
-        return self._planned(Public(n_samples, n_features, detail=Layout(sizes, grid)))
+        return self._planned(Public(n_samples, n_features, detail=Layout(sizes, grid), unit=unit))
 
-    def _read(self, X: Any, times: Any, sequences: Any, lengths: Any) -> Records:
+    def _read(self, X: Any, times: Any, sequences: Any, lengths: Any) -> Any:
+        if any(map(is_chunked, (X, times, sequences))):
+            return self._read_chunks(X, times, sequences, lengths)
         reader = probe(self)
         codes = check_codes("X", validate_data(reader, X, dtype="numeric"), ENCODE)
         n_events, n_fields = codes.shape
@@ -354,6 +391,17 @@ class PrivateHMM(PrivateEstimator):
             n_times=self.n_times,
             labels=self.sequence_labels,
         )
+        public = Public(
+            n=n_events,
+            n_features=n_fields,
+            names=getattr(reader, "feature_names_in_", None),
+            detail=Layout(sizes, grid, labels),
+            conditions=self._learned(times, sequences),
+        )
+        return Records(public, codes, steps)
+
+    def _learned(self, times: Any, sequences: Any) -> tuple[str, ...]:
+        """Say what of the grid is taken from the data."""
         learned = [
             name
             for name, given in (
@@ -363,16 +411,48 @@ class PrivateHMM(PrivateEstimator):
             )
             if not given
         ]
-        public = Public(
-            n=n_events,
-            n_features=n_fields,
-            names=getattr(reader, "feature_names_in_", None),
-            detail=Layout(sizes, grid, labels),
-            conditions=(
-                (f"{', '.join(learned)} as they occur in the data are public",) if learned else ()
-            ),
+        return (f"{', '.join(learned)} as they occur in the data are public",) if learned else ()
+
+    def _read_chunks(self, X: Any, times: Any, sequences: Any, lengths: Any) -> ChunkedRecords:
+        """Read events in chunks: the grid is known after one pass."""
+        if not is_chunked(X):
+            raise TypeError("times and sequences are in chunks and X is not; chunk it alike.")
+        if lengths is not None or (times is None and sequences is None):
+            raise ValueError(
+                "Events in chunks are placed on a grid: pass times, sequences or both, in chunks. "
+                "Where each row is a step of its own, the release is as large as the table; load "
+                "it."
+            )
+        if self.n_times is not None:
+            check_integer("n_times", self.n_times, low=1)
+        check_grid_is_used(self.n_times, self.sequence_labels, times, sequences)
+
+        def look(n_fields: int, names: Any) -> Any:
+            given = self.categories
+            sizes = None if given is None else check_categories(given, n_fields)
+            return partial(look_at_events, sizes, self.n_times, self.sequence_labels, ENCODE)
+
+        also = {"times": times, "sequences": sequences}
+        rows = read_chunks(self, X, bound=Bound(), also=also, look=look, dtype="numeric")
+        seen: tuple[Seen, ...] = rows.seen
+        largest = np.max([one.largest for one in seen], axis=0)
+        sizes = largest + 1
+        if self.categories is not None:
+            sizes = check_categories(self.categories, rows.public.n_features)
+        n_times = self.n_times or max(one.last for one in seen) + 1
+        labels: Any = self.sequence_labels
+        if labels is None and sequences is not None:
+            labels = np.unique(np.concatenate([one.sequences for one in seen]))
+        nothing = np.empty(0, dtype=np.int64)
+        no_labels = None if sequences is None else np.asarray(labels)[:0]
+        _, grid, known = place_on(0, nothing, no_labels, None, n_times=n_times, labels=labels)
+        public = replace(
+            rows.public,
+            detail=Layout(sizes, grid, known),
+            conditions=self._learned(times, sequences),
         )
-        return Records(public, codes, steps)
+        encode = partial(step_of, n_times, labels)
+        return replace(rows, public=public, reader=replace(rows.reader, encode=encode))
 
     def _plan(self, public: Public, budget: Budget) -> CountsPlan | GibbsPlan:
         prior, schedule = self._model(public.detail.categories)
@@ -410,7 +490,10 @@ class PrivateHMM(PrivateEstimator):
         if isinstance(plan, GibbsPlan):
             draws = run_on_events(exact, layout.grid, plan, generator, self._watch)
             return StatesPosterior.of_draws(draws, None, plan, layout, n_events)
-        noisy = release.counts(generator, exact, plan.noise)
+        if rows.public.unit == "record":
+            noisy = release.counts(generator, exact, plan.noise)
+        else:  # what is released of fractions is read as the nearest whole counts of persons
+            noisy = np.rint(fractions(generator, exact, plan.noise, WHOLE)).astype(np.int64)
         return learn(noisy, plan, layout, n_events, generator, self._watch)
 
     def _watch(self, n_sweeps: int, label: str) -> Iterable[int]:
@@ -528,8 +611,8 @@ class PrivateHMM(PrivateEstimator):
         codes = check_codes("X", validate_data(self, X, dtype="numeric", reset=False), ENCODE)
         check_within(codes, sizes)
         steps, grid, labels = place_on(codes.shape[0], times, sequences, lengths)
-        counts = count_block(Block(codes, steps), Layout(sizes, grid, labels))
-        return counts.astype(np.float64), grid, steps
+        exact = count_block(Block(codes, steps), Layout(sizes, grid, labels))
+        return exact.astype(np.float64), grid, steps
 
     @available_if(offers("refit"))
     def refit(self, **params: Any) -> PrivateHMM:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skdpbayes import models
 from skdpbayes._validation import check_codes, check_integer
 from skdpbayes.fitting.records import Block
+from skdpbayes.fitting.units import sum_fractions
 
 __all__ = [
     "Grid",
     "Layout",
+    "Seen",
     "check_categories",
     "check_grid_is_used",
     "check_within",
     "count_block",
+    "look_at_events",
     "place_on",
+    "step_of",
 ]
 
 LARGEST_TABLE = 2**40  # counts; eight terabytes, and far from where products of sizes wrap
@@ -80,8 +84,61 @@ class Layout:
 
 
 def count_block(block: Block, layout: Layout) -> np.ndarray:
-    """Count the values of all fields in every step, over one block of events."""
-    return models.count_events(block.X, block.target, layout.grid.n_steps, layout.categories)
+    """Count the values of all fields in every step, over one block of events.
+
+    Weighted events are counted in units of 1 / WHOLE.
+    """
+    how = (layout.grid.n_steps, layout.categories)
+    X = block.X.astype(np.int64, copy=False)  # chunks are read anew, in their own type
+    steps = block.target
+    if block.weight is None:
+        return models.count_events(X, steps, *how)
+    assert steps is not None
+    return sum_fractions(block.weight, lambda rows: models.count_events(X[rows], steps[rows], *how))
+
+
+class Seen(NamedTuple):
+    """What the reading pass learns of a chunk of events."""
+
+    largest: np.ndarray
+    """Code of each field."""
+    last: int
+    """Time."""
+    sequences: np.ndarray | None
+    """Those that occur."""
+
+
+def look_at_events(
+    categories: np.ndarray | None,
+    n_times: int | None,
+    labels: Sequence[Any] | None,
+    remedy: str,
+    X: np.ndarray,
+    times: Any,
+    sequences: Any,
+) -> Seen:
+    """Check a chunk of events; what is raised quotes no value."""
+    codes = check_codes("X", X, remedy)
+    if categories is not None:
+        check_within(codes, categories)
+    when = _one_per_event("times", times, codes.shape[0])
+    last = 0 if when is None else int(check_codes("times", when).max(initial=0))
+    if n_times is not None and last >= n_times:
+        raise ValueError(f"times must lie in 0..{n_times - 1} for n_times={n_times}.")
+    where = _one_per_event("sequences", sequences, codes.shape[0])
+    if where is not None and labels is not None:
+        if np.any(_find(where, _check_labels(labels)) < 0):
+            raise ValueError(
+                "sequences holds one that is not among the sequence_labels. Add every sequence "
+                "that may occur, or drop those events."
+            )
+        where = None
+    return Seen(codes.max(axis=0), last, None if where is None else np.unique(where))
+
+
+def step_of(n_times: int, labels: Any, n_events: int, times: Any, sequences: Any) -> np.ndarray:
+    """Return the steps of the events of a chunk that has been checked."""
+    return place_on(n_events, times, sequences, None, n_times=n_times, labels=labels)[0]
 
 
 def check_categories(categories: Any, n_fields: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from skdpbayes.estimators.hmm.chain import Prior, Schedule
+from skdpbayes.fitting.units import WHOLE
 from skdpbayes.privacy.budget import Budget, Law, Noise
 from skdpbayes.privacy.calibration import (
     discrete_gaussian_scale,
@@ -20,6 +21,7 @@ from skdpbayes.privacy.mechanisms.bounded_range import bounded_range_eta
 from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from skdpbayes.privacy.mechanisms.exponential_mechanism import truncated_dirichlet_range
 from skdpbayes.privacy.sensitivity import moved
+from skdpbayes.release.fractions import fraction_noise
 
 __all__ = [
     "CALIBRATIONS",
@@ -85,14 +87,17 @@ def plan_counts(
     """Calibrate the noise from public numbers.
 
     An event adds one to one count of each of the D fields: replacing it moves 2D counts by one,
-    wherever and whenever the two events happened, deleting it moves D.
+    wherever and whenever the two events happened, deleting it moves D. A person adds an average of
+    what single events add: fractions, of which no norm is longer.
     """
     n_fields = prior.begin.shape[0] - 1
     cells = n_fields * moved(budget.adjacency)
     words = f"discrete {law.capitalize()} noise on the counts of {n_fields} field(s)"
     event: PrivacyEvent = NoPrivacy()
     scale = 0.0
-    if budget.private and law == "laplace":
+    if budget.private and budget.unit == "person":
+        scale, event = fraction_noise(budget.epsilon, budget.delta, law, cells, WHOLE)
+    elif budget.private and law == "laplace":
         scale = discrete_laplace_scale(budget.epsilon, budget.delta, cells)
         event = repeat(DiscreteLaplace(scale), cells)
     elif budget.private:
@@ -119,6 +124,11 @@ def plan_gibbs(
     conditions: tuple[str, ...] = (),
 ) -> GibbsPlan:
     """Find the temperature from public numbers; `gibbs.py` has the proof."""
+    if budget.unit == "person":
+        raise ValueError(
+            "mechanism='ops' draws from a likelihood of whole events, and the events of a person "
+            "count as fractions. With units use mechanism='laplace' or 'gaussian'."
+        )
     categories = np.diff(prior.begin)
     floors = min_probability / categories
     width = log_likelihood_range(categories, min_probability)

@@ -461,7 +461,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
         layout, n, n_classes = plan.layout, rows.public.n, rows.public.n_classes
         law = plan.noise.law if isinstance(plan, CountsPlan) else "none"
         exact = rows.total(count_block, layout, n_classes, law)
-        if rows.weight is not None:
+        if rows.public.unit == "person":
             exact = exact / WHOLE
         if isinstance(plan, DrawPlan):
             drawn = draw_probabilities(layout, exact, n, plan, generator)

@@ -13,7 +13,7 @@ from skdpbayes import models
 from skdpbayes._validation import check_choice, check_integer, check_real
 from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.records import Block
-from skdpbayes.fitting.units import WHOLE
+from skdpbayes.fitting.units import sum_fractions
 
 if TYPE_CHECKING:
     from skdpbayes.models.naive_bayes import NaiveBayesLayout
@@ -350,14 +350,12 @@ def count_block(block: Block, layout: NaiveBayesLayout, n_classes: int, law: str
     """
     if block.weight is None:
         return _count(block, layout, n_classes, law)
-    assert block.target is not None
-    statistics = np.zeros((n_classes, layout.n_statistics), dtype=np.int64)
-    whole = np.rint(block.weight * WHOLE).astype(np.int64)
-    for weight in np.unique(whole):
-        rows = np.flatnonzero(whole == weight)
-        part = Block(block.X[rows], block.target[rows])
-        statistics += weight * _count(part, layout, n_classes, law)
-    return statistics
+    X, codes = block.X, block.target
+    assert codes is not None
+    return sum_fractions(
+        block.weight,
+        lambda rows: _count(Block(X[rows], codes[rows]), layout, n_classes, law),
+    )
 
 
 def _count(block: Block, layout: NaiveBayesLayout, n_classes: int, law: str) -> np.ndarray:

@@ -13,10 +13,16 @@ from skdpbayes._validation import check_choice, check_integer, check_real, check
 from skdpbayes.estimators._classifier import PrivateClassifier
 from skdpbayes.estimators.chain.plan import ChainPlan
 from skdpbayes.estimators.chain.run import run_chain
-from skdpbayes.estimators.chain.settings import Defaults, Settings, read_settings
+from skdpbayes.estimators.chain.settings import (
+    Defaults,
+    Settings,
+    check_batches_of_persons,
+    read_settings,
+)
 from skdpbayes.estimators.network.posterior import NetworkPosterior
-from skdpbayes.estimators.network.potential import NetworkPotential, network_inputs, network_step
+from skdpbayes.estimators.network.potential import NetworkPotential, held_inputs, network_step
 from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.chunks import ChunkedRecords, check_noise
 from skdpbayes.fitting.estimator import NOT_PRIVATE
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.fitting.threads import one_blas_thread
@@ -56,17 +62,18 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
 
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private for the adjacency
     chosen: one record replaced by another, or (``"zero_out"``) by a null record that contributes
-    nothing. The number of records is public, as are all parameters and the label set. Released: the
-    whole chain, so its average ``coefs_``, every draw of ``sample_posterior`` and the predictions
-    cost nothing more. The claim is unconditional: it does not matter whether the chain has
-    converged. Batches are Poisson samples (or uniform of fixed size) with exactly the inclusion
-    probability that is accounted for, an empty batch is a noise-only step, and the sum is divided
-    by the expected size. Arithmetic: each record's clipped gradient is rounded to multiples of a
-    power of two that make sums exact, whatever the order of the records; the sum is mapped to the
-    grid of :math:`2^{-28}` noise standard deviations and exact discrete Gaussian noise is added
-    there. What rounding adds to the sensitivity is in the noise. With an int ``random_state`` the
-    guarantee needs the seed to stay secret. Every refit is a new release, and cross-validation pays
-    once per fold.
+    nothing. With ``fit(X, y, units=ids)`` it is all records of one person, weighted to one after
+    they are clipped, and batches are samples of persons. The number of records (with ``units``: of
+    persons) is public, as are all parameters and the label set. Released: the whole chain, so its
+    average ``coefs_``, every draw of ``sample_posterior`` and the predictions cost nothing more.
+    The claim is unconditional: it does not matter whether the chain has converged. Batches are
+    Poisson samples (or uniform of fixed size) with exactly the inclusion probability that is
+    accounted for, an empty batch is a noise-only step, and the sum is divided by the expected size.
+    Arithmetic: each record's clipped gradient is rounded to multiples of a power of two that make
+    sums exact, whatever the order of the records; the sum is mapped to the grid of :math:`2^{-28}`
+    noise standard deviations and exact discrete Gaussian noise is added there. What rounding adds
+    to the sensitivity is in the noise. With an int ``random_state`` the guarantee needs the seed to
+    stay secret. Every refit is a new release, and cross-validation pays once per fold.
 
     Parameters
     ----------
@@ -165,6 +172,9 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
     (10, 2, 32)
     """
 
+    _reads_chunks = True
+    _takes_units = True
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -214,6 +224,7 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
 
     def _read(self, X: Any, y: Any) -> Records:
         check_real("epsilon", self.epsilon, low=0.0, closed="high", remedy=NOT_PRIVATE)
+        check_noise(self, X)
         return super()._read(X, y)
 
     def _plan(self, public: Public, budget: Budget) -> NetworkPlan:
@@ -222,7 +233,7 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
             public.n,
             Defaults(
                 n_steps=400,
-                batch_size=min(public.n, max(SMALLEST_BATCH, public.n // BATCHES)),
+                batch_size=public.n if public.chunked else _batch_size(public.n),
                 clip_norm=CLIP_NORM,
                 tail=0.25,
                 n_kept=10,
@@ -230,6 +241,7 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
             ),
             SAMPLERS,
         )
+        check_batches_of_persons(public, settings)
         n_outputs = 1 if public.n_classes == 2 else public.n_classes
         sizes = (public.n_features, *self._hidden(), n_outputs)
         return NetworkPlan(
@@ -253,16 +265,25 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
     def _touch(
         self, rows: Records, plan: NetworkPlan, generator: np.random.Generator
     ) -> NetworkPosterior:
-        X, codes, _ = rows.block()
-        assert codes is not None
         chain, settings = plan.chain, plan.settings
+        X: Any
+        codes, weight, members = None, None, None
+        if isinstance(rows, ChunkedRecords):
+            X = rows.prepared(held_inputs, plan.data_norm)
+        else:
+            X, codes, _, weight = held_inputs(rows, plan.data_norm)
+            members = rows.members()
         potential = NetworkPotential(
-            np.ascontiguousarray(network_inputs(X, plan.data_norm), dtype=np.float32),
+            X,
             codes,
             plan.sizes,
             plan.activation,
             plan.prior_scale,
             chain.clip_norm,
+            rows.public.n,
+            weight,
+            members,
+            rows.public.unit == "person",
         )
         noise = chain.gradient_noise
         step = network_step(
@@ -296,6 +317,10 @@ class DPSGLDNetworkClassifier(PrivateClassifier):
             result.temperature,
             float(dynamics.steps[0]),
         )
+
+
+def _batch_size(n: int) -> int:
+    return min(n, max(SMALLEST_BATCH, n // BATCHES))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from skdpbayes._validation import (
     longest_row,
 )
 from skdpbayes.estimators._classifier import PrivateClassifier
+from skdpbayes.estimators.linear.blocks import cut_blocks
 from skdpbayes.estimators.linear.normal import NormalPosterior, noise_aware_posterior
 from skdpbayes.estimators.linear.posterior import LinearPosterior, split_coefficients
 from skdpbayes.estimators.objective.plan import (
@@ -38,6 +39,7 @@ from skdpbayes.estimators.objective.plan import (
 )
 from skdpbayes.estimators.objective.solver import information, minimize, noise_vector
 from skdpbayes.fitting.bounds import Bound
+from skdpbayes.fitting.chunks import ChunkedRecords
 from skdpbayes.fitting.estimator import NOT_PRIVATE
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.fitting.threads import one_blas_thread
@@ -266,9 +268,10 @@ class ObjPertLogisticRegression(PrivateClassifier):
         )
 
     def _touch(
-        self, rows: Records, plan: ObjectivePlan, generator: np.random.Generator
+        self, rows: Any, plan: ObjectivePlan, generator: np.random.Generator
     ) -> ObjectivePosterior:
-        data = rows.held()
+        chunked = isinstance(rows, ChunkedRecords)
+        data = rows.prepared(cut_blocks, plan.problem.grid) if chunked else rows.held()
         tilt = noise_vector(generator, plan.tilt_scale, plan)
         with one_blas_thread():
             minimizer = minimize(data, plan.problem, plan, tilt)

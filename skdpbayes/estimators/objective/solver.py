@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from skdpbayes import models, randomness, samplers
+from skdpbayes.estimators.linear.blocks import summed_derivatives
 from skdpbayes.estimators.objective.plan import ObjectivePlan, Problem
-from skdpbayes.fitting.chunks import ChunkedRecords
+from skdpbayes.fitting.chunks import Prepared
 from skdpbayes.fitting.records import Block
 
 __all__ = ["information", "minimize", "noise_vector"]
@@ -24,9 +25,10 @@ PREVIEW_FROM, PREVIEW_PART, PREVIEW_TOLERANCE, PREVIEW_MOST = 20_000, 16, 1e-4, 
 def minimize(data: Any, problem: Problem, plan: ObjectivePlan, tilt: np.ndarray) -> np.ndarray:
     """Minimize the tilted objective until its gradient norm is certainly within tolerance.
 
-    ``data`` is a block of bounded rows, or records in chunks. A minimizer beyond the plan's radius
-    is scaled back to it; with that the tolerance holds however large the coefficients turn out.
-    Neither the order of the rows nor chunks nor the number of threads changes a bit of the result.
+    ``data`` is a block of bounded rows, or rows in chunks made ready by `cut_blocks`. A minimizer
+    beyond the plan's radius is scaled back to it; with that the tolerance holds however large the
+    coefficients turn out. Neither the order of the rows nor chunks nor the number of threads
+    changes a bit of the result.
     """
     if float(np.linalg.norm(tilt)) > plan.tilt_norm:
         raise RuntimeError("the noise exceeds 12 standard deviations; fit again.")
@@ -55,8 +57,8 @@ def _preview(data: Any, problem: Problem) -> Block | None:
         return None
     part = max(PREVIEW_PART, n // PREVIEW_MOST)
     few = (
-        data.pick(_chosen, problem.grid, part)
-        if isinstance(data, ChunkedRecords)
+        data.records.pick(_chosen, problem.grid, part)
+        if isinstance(data, Prepared)
         else Block(*(_taken(field, _chosen(data.X, problem.grid, part)) for field in data))
     )
     # rows that are all alike are chosen or left out together
@@ -119,8 +121,8 @@ def _derivatives(
     """Value, gradient or Hessian of the summed loss, as asked for."""
     table = theta.reshape(problem.n_outputs, problem.n_features)
     how = (table, problem.loss, orders, problem.constant, problem.grid)
-    if isinstance(data, ChunkedRecords):
-        total = data.total(models.derivatives, *how)
+    if isinstance(data, Prepared):
+        total = data.total(summed_derivatives, how)
     else:
         total = models.derivatives(data, *how)
     return models.read_derivatives(total, *how)

@@ -39,6 +39,13 @@ FOREIGN = {
 }
 
 
+IN_MEMORY = (
+    "{name} reads chunks with sampler='langevin' and a finite epsilon (the default with "
+    "delta > 0): rejection, hmc and the search for a mode evaluate the density at thousands of "
+    "points. Set delta > 0 and sampler='auto', or load rows that fit into memory."
+)
+
+
 class OnePosteriorSample(PrivateClassifier):
     """Parameters and plan; see the public classes."""
 
@@ -57,6 +64,7 @@ class OnePosteriorSample(PrivateClassifier):
     n_chains: int | str
     diagnostics: bool
     _takes_units = True
+    _reads_chunks = True
 
     def _loss(self, public: Public) -> models.Loss:
         """Return the loss of one record."""
@@ -73,15 +81,19 @@ class OnePosteriorSample(PrivateClassifier):
 
     def _plan(self, public: Public, budget: Budget) -> LangevinPlan | DensityPlan | ModePlan:
         problem = self._problem(public, budget)
+        langevin = self.sampler == "langevin" or (self.sampler == "auto" and budget.delta > 0.0)
+        if public.chunked and not (budget.private and langevin):
+            raise ValueError(IN_MEMORY.format(name=type(self).__name__))
         if not budget.private:
             return ModePlan(problem, LARGEST_C if problem.C is None else problem.C)
-        if self.sampler == "langevin" or (self.sampler == "auto" and budget.delta > 0.0):
+        if langevin:
             self._refuse("langevin")
             chain = plan_langevin(
                 problem,
                 n_steps=_number(self.n_steps, int),
                 step_size=_number(self.step_size, float),
-                n_batches=_number(self.n_batches, int),
+                # in chunks a batch of some records may read all of them
+                n_batches=_number(self.n_batches, int) or (1 if public.chunked else None),
             )
             budget.noise(chain.noise.law, chain.noise.scale)
             return chain

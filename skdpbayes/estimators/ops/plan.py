@@ -18,12 +18,14 @@ from typing import Any, Literal
 import numpy as np
 
 from skdpbayes import models, privacy, randomness, samplers
+from skdpbayes.estimators.linear.blocks import cut_blocks
 from skdpbayes.estimators.linear.posterior import split_coefficients
 from skdpbayes.estimators.ops import sampling
 from skdpbayes.estimators.ops.posterior import LaplacePosterior, SamplePosterior
 from skdpbayes.estimators.ops.sampling import LARGEST_HESSIAN, Progress
-from skdpbayes.estimators.ops.target import Target
+from skdpbayes.estimators.ops.target import Batch, ChunkBatch, Target
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.fitting.chunks import ChunkedRecords
 from skdpbayes.fitting.records import Block, Records
 from skdpbayes.fitting.units import MOST_RECORDS
 from skdpbayes.privacy import Adjacency, PrivacyEvent
@@ -191,11 +193,13 @@ class Problem:
 
 
 def _target(
-    plan: LangevinPlan | DensityPlan | ModePlan, blocks: Iterable[Block], loss: models.Loss
+    plan: LangevinPlan | DensityPlan | ModePlan,
+    blocks: Iterable[Block] | ChunkBatch,
+    loss: models.Loss,
 ) -> Target:
     """Return the density on the data."""
     return Target(
-        blocks=tuple(blocks),
+        blocks=blocks if isinstance(blocks, ChunkBatch) else tuple(blocks),
         constant=plan.problem.constant,
         loss=loss,
         width=plan.problem.width,
@@ -208,17 +212,19 @@ def _target(
 
 def _batches(
     rows: Records, n_batches: int, generator: np.random.Generator, grid: models.Grid | None
-) -> list[tuple[Block, ...]]:
+) -> list[Batch]:
     """Split the rows at random (by position alone) into batches."""
+    if isinstance(rows, ChunkedRecords):
+        held = rows.prepared(cut_blocks, grid)
+        if n_batches == 1:
+            return [ChunkBatch(held)]
+        parts = np.array_split(generator.permutation(rows.n_rows), n_batches)
+        return [ChunkBatch(held, part) for part in parts]
     if n_batches == 1:
-        return [_blocks(rows, grid)]
+        return [cut_blocks(rows, grid)]
     order = generator.permutation(rows.X.shape[0])
     parts = np.array_split(order, n_batches)
     return [(_short(rows.block(part), grid),) for part in parts]
-
-
-def _blocks(rows: Records, grid: models.Grid | None) -> tuple[Block, ...]:
-    return tuple(_short(block, grid) for block in rows.blocks())
 
 
 def _short(block: Block, grid: models.Grid | None) -> Block:
@@ -297,8 +303,10 @@ class LangevinPlan:
     ) -> SamplePosterior:
         """Run the chain; its last state, and states half a run apart before it, are the release."""
         batches = _batches(rows, self.n_batches, generator, self.problem.grid)
+        first = batches[0]
+        whole = first if isinstance(first, ChunkBatch) else itertools.chain(*batches)  # type: ignore[arg-type]
         draws = sampling.draw_langevin(
-            _target(self, itertools.chain(*batches), self.problem.smooth),
+            _target(self, whole, self.problem.smooth),
             generator,
             progress,
             step_size=self.step_size,
@@ -347,7 +355,7 @@ class DensityPlan:
     ) -> SamplePosterior:
         """Draw from the density."""
         problem = self.problem
-        target = _target(self, _blocks(rows, problem.grid), problem.loss)
+        target = _target(self, cut_blocks(rows, problem.grid), problem.loss)
         diagnostics = None
         if self.sampler == "rejection":
             logit = problem.record_norm * self.radius

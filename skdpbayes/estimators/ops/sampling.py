@@ -14,7 +14,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from scipy.optimize import minimize
 
 from skdpbayes import randomness, samplers
-from skdpbayes.estimators.ops.target import Target, lower_root
+from skdpbayes.estimators.ops.target import Batch, ChunkBatch, Target, batch_size, lower_root
 from skdpbayes.fitting.records import Block
 
 __all__ = ["draw_hmc", "draw_langevin", "draw_rejection", "find_mode", "normal_root"]
@@ -46,14 +46,14 @@ def draw_langevin(
     progress: Progress,
     *,
     step_size: float,
-    batches: list[tuple[Block, ...]],
+    batches: list[Batch],
     epochs: tuple[int, ...],
 ) -> np.ndarray:
     """Run the certified chain from the prior's mode; return its released states (S, K, d).
 
     Each step reads one of the batches, scaled to the sum over all records.
     """
-    n_rows = [sum(block.X.shape[0] for block in batch) for batch in batches]
+    n_rows = [batch_size(batch) for batch in batches]
     scales = [sum(n_rows) / size for size in n_rows]
     gradients = [
         lambda theta, batch=batch, scale=scale: target.objective_gradient(theta, batch, scale)
@@ -263,6 +263,7 @@ def _hinge_precision(target: Target, mode: np.ndarray, precision: np.ndarray) ->
     normal approximation in Kullback-Leibler divergence that has the mode as its mean (Opper and
     Archambeau 2009).
     """
+    assert not isinstance(target.blocks, ChunkBatch)
     for _ in range(AVERAGINGS):
         covariance = cho_solve((lower_root(precision), True), np.eye(mode.size))
         precision = np.eye(mode.size) / target.C

@@ -10,9 +10,11 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from skdpbayes import models, samplers
+from skdpbayes.estimators.linear.blocks import summed_derivatives
+from skdpbayes.fitting.chunks import Prepared
 from skdpbayes.fitting.records import Block
 
-__all__ = ["Target", "lower_root"]
+__all__ = ["Batch", "ChunkBatch", "Target", "batch_size", "lower_root"]
 
 # Newton's method on these losses converges in about ten steps; the cap is for hopeless scalings.
 MAX_NEWTON = 100
@@ -42,6 +44,35 @@ def lower_root(matrix: np.ndarray) -> np.ndarray:
     return np.asarray(np.sqrt(unit) * identity)
 
 
+@dataclass(frozen=True, eq=False)
+class ChunkBatch:
+    """Records in chunks, or some of them, that stay where they are."""
+
+    prepared: Prepared
+    rows: np.ndarray | None = None
+    """Row numbers; None for all."""
+
+    @property
+    def n_rows(self) -> int:
+        """The number of records."""
+        return self.prepared.records.n_rows if self.rows is None else self.rows.shape[0]
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns."""
+        return self.prepared.records.public.n_features
+
+
+Batch = tuple[Block, ...] | ChunkBatch
+
+
+def batch_size(batch: Batch) -> int:
+    """Return the number of records of a batch."""
+    if isinstance(batch, ChunkBatch):
+        return batch.n_rows
+    return sum(block.X.shape[0] for block in batch)
+
+
 @dataclass(frozen=True)
 class Target:
     r"""The potential :math:`U = \beta (\sum \ell_i + |\theta|^2 / (2C))` on a ball.
@@ -50,8 +81,8 @@ class Target:
     depends on the order of the records, on the blocks that they come in or on how they are stored.
     """
 
-    blocks: tuple[Block, ...]
-    """All records, bounded."""
+    blocks: Batch
+    """All records, bounded; some of them where they are in chunks."""
     constant: float
     loss: models.Loss
     width: float
@@ -65,6 +96,7 @@ class Target:
     @property
     def n_records(self) -> int:
         """Number of units: of rows, or what their weights add up to."""
+        assert not isinstance(self.blocks, ChunkBatch)
         sizes = (
             block.X.shape[0] if block.weight is None else float(block.weight.sum())
             for block in self.blocks
@@ -74,7 +106,9 @@ class Target:
     @property
     def shape(self) -> tuple[int, int]:
         """(K, d), the constant feature included."""
-        return self.loss.n_outputs, self.blocks[0].X.shape[1] + (self.constant != 0.0)
+        held = self.blocks
+        width = held.n_columns if isinstance(held, ChunkBatch) else held[0].X.shape[1]
+        return self.loss.n_outputs, width + (self.constant != 0.0)
 
     @property
     def dimension(self) -> int:
@@ -91,13 +125,14 @@ class Target:
         thetas: np.ndarray,
         orders: tuple[int, ...],
         loss: models.Loss,
-        blocks: tuple[Block, ...],
+        batch: Batch,
     ) -> tuple[Any, Any, Any]:
         """Value, gradient and Hessian of the sum of the losses in some blocks."""
         how = (thetas, loss, orders, self.constant, self.grid)
-        total = models.derivatives(blocks[0], *how)
-        for block in blocks[1:]:
-            total += models.derivatives(block, *how)
+        if isinstance(batch, ChunkBatch):
+            total = batch.prepared.total(summed_derivatives, how, rows=batch.rows)
+        else:
+            total = summed_derivatives(batch, how)
         return models.read_derivatives(total, *how)
 
     def _sums(
@@ -116,9 +151,7 @@ class Target:
             value[~near] = np.inf
         return value, None if gradient is None else gradient.reshape(points.shape), hessian
 
-    def objective_gradient(
-        self, theta: np.ndarray, batch: tuple[Block, ...], scale: float
-    ) -> np.ndarray:
+    def objective_gradient(self, theta: np.ndarray, batch: Batch, scale: float) -> np.ndarray:
         """Gradient of ``scale`` times the losses of a batch, plus the penalty, at (K, d)."""
         gradient = self._total(theta, (1,), self.loss, batch)[1]
         return np.asarray(scale * gradient + theta / self.C)

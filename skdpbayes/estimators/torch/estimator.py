@@ -59,24 +59,25 @@ class DPSGLDTorchClassifier(PrivateClassifier):
 
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private for the adjacency
     chosen: one record replaced by another, or (``"zero_out"``) by a null record that contributes
-    nothing. The number of records is public, as are all parameters, the module's code and the label
-    set. The first weights and the parameters that do not require gradients are taken as they are:
-    if ``module`` is an object and not a function, ``privacy_.conditions`` says that they are
-    public. Released: the whole chain, so its average ``module_``, every draw of
-    ``sample_posterior`` and the predictions cost nothing more. The claim is unconditional
-    otherwise: it does not matter whether the chain has converged. Batches are Poisson samples (or
-    uniform of fixed size) with exactly the inclusion probability that is accounted for, an empty
-    batch is a noise-only step, and the sum is divided by the expected size. Every record is a batch
-    of its own to the module (``torch.func.vmap``), so that its gradient does not depend on other
-    records; layers that mix records or remember them are refused. Arithmetic: torch computes
-    gradients in single precision; each one is clipped and rounded to multiples of a power of two
-    that make sums exact, whatever the order of the records; the sum is mapped to the grid of
-    :math:`2^{-28}` noise standard deviations and exact discrete Gaussian noise of this library's
-    own generator is added there. What rounding adds to the sensitivity is in the noise. A record
-    whose gradient is not finite contributes nothing; a module that raises an error for some records
-    would tell of them, so it must accept every row. With an int ``random_state`` the guarantee
-    needs the seed to stay secret. Every refit is a new release, and cross-validation pays once per
-    fold.
+    nothing. With ``fit(X, y, units=ids)`` it is all records of one person, weighted to one after
+    they are clipped, and batches are samples of persons. The number of records (with ``units``: of
+    persons) is public, as are all parameters, the module's code and the label set. The first
+    weights and the parameters that do not require gradients are taken as they are: if ``module`` is
+    an object and not a function, ``privacy_.conditions`` says that they are public. Released: the
+    whole chain, so its average ``module_``, every draw of ``sample_posterior`` and the predictions
+    cost nothing more. The claim is unconditional otherwise: it does not matter whether the chain
+    has converged. Batches are Poisson samples (or uniform of fixed size) with exactly the inclusion
+    probability that is accounted for, an empty batch is a noise-only step, and the sum is divided
+    by the expected size. Every record is a batch of its own to the module (``torch.func.vmap``), so
+    that its gradient does not depend on other records; layers that mix records or remember them are
+    refused. Arithmetic: torch computes gradients in single precision; each one is clipped and
+    rounded to multiples of a power of two that make sums exact, whatever the order of the records;
+    the sum is mapped to the grid of :math:`2^{-28}` noise standard deviations and exact discrete
+    Gaussian noise of this library's own generator is added there. What rounding adds to the
+    sensitivity is in the noise. A record whose gradient is not finite contributes nothing; a module
+    that raises an error for some records would tell of them, so it must accept every row. With an
+    int ``random_state`` the guarantee needs the seed to stay secret. Every refit is a new release,
+    and cross-validation pays once per fold.
 
     Parameters
     ----------
@@ -175,6 +176,7 @@ class DPSGLDTorchClassifier(PrivateClassifier):
     (10, 2, 2)
     """
 
+    _takes_units = True
     _table_checks: ClassVar[dict[str, Any]] = {
         "accept_sparse": False,
         "dtype": [np.float32, np.float64],
@@ -255,7 +257,7 @@ class DPSGLDTorchClassifier(PrivateClassifier):
     def _touch(
         self, rows: Records, plan: ModulePlan, generator: np.random.Generator
     ) -> ModulePosterior:
-        X, codes, _ = rows.block()
+        X, codes, weight = rows.block()
         assert codes is not None
         chain, settings = plan.chain, plan.settings
         noise = chain.gradient_noise
@@ -271,7 +273,14 @@ class DPSGLDTorchClassifier(PrivateClassifier):
         dynamics = settings.dynamics(step, noise)
         with one_torch_thread() as n_threads:
             potential = ModulePotential(
-                X, codes, plan.function, plan.prior_scale, chain.clip_norm, n_threads
+                X,
+                codes,
+                plan.function,
+                plan.prior_scale,
+                chain.clip_norm,
+                n_threads,
+                weight,
+                rows.members(),
             )
             result = run_chain(
                 potential,

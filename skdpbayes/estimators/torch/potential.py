@@ -12,6 +12,7 @@ import numpy as np
 from skdpbayes import models
 from skdpbayes.estimators.chain.potential import ROUNDOFF
 from skdpbayes.estimators.torch.function import ModuleFunction
+from skdpbayes.fitting.units import MOST_RECORDS, Members
 
 __all__ = ["ModulePotential"]
 
@@ -27,11 +28,16 @@ class ModulePotential:
     prior_scale: float
     clip_norm: float
     n_threads: int = 1
+    weight: np.ndarray | None = None
+    """Weights of the rows, those of a person at most 1 together; None where each row is a unit."""
+    members: Members | None = None
+    """Rows of the persons that batches are made of; None where each row is a unit."""
 
     def __post_init__(self) -> None:
         self.shape: tuple[int, ...] = (self.function.size,)
         # no entry of a clipped gradient is larger than its norm
-        self.unit = models.sum_unit(self.X.shape[0], self.clip_norm)
+        n_units = self.X.shape[0] if self.members is None else self.members.n_units
+        self.unit = models.sum_unit(n_units, self.clip_norm)
         # torch exchanges the weights of a module while it runs, so every thread needs its own
         others = [copy.deepcopy(self.function.module) for _ in range(self.n_threads - 1)]
         self.functions = [self.function, *(replace(self.function, module=m) for m in others)]
@@ -41,6 +47,8 @@ class ModulePotential:
         self, position: np.ndarray, rows: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Sum of clipped gradients, and gradient of |theta|^2 / (2 prior_scale^2)."""
+        if rows is not None and self.members is not None:
+            rows = self.members.rows(rows)
         batch = np.arange(self.X.shape[0]) if rows is None else rows
         size = self.function.block_rows
         blocks = [batch[start : start + size] for start in range(0, batch.shape[0], size)]
@@ -51,7 +59,8 @@ class ModulePotential:
                 pieces = self.functions[number].gradients(
                     position, self.X[block], self.codes[block]
                 )
-                models.add_clipped_records(pieces, self.clip_norm, self.unit, total)
+                shares = None if self.weight is None else self.weight[block]
+                models.add_clipped_records(pieces, self.clip_norm, self.unit, total, shares)
             return total
 
         running = [
@@ -68,6 +77,8 @@ class ModulePotential:
 
         A record's gradient, as torch computes it, is a function of the record, its place in the
         batch and the position. Sums are exact; every entry of a record's contribution is rounded by
-        at most half a unit, and the sum once more when the chain divides it by its grid.
+        at most half a unit, and the sum once more when the chain divides it by its grid. A person
+        has that many records at most, weighted to one.
         """
-        return self.unit * math.sqrt(self.shape[0]) + 4.0 * ROUNDOFF * n_rows * self.clip_norm
+        unit = self.unit * (1 if self.members is None else MOST_RECORDS)
+        return unit * math.sqrt(self.shape[0]) + 4.0 * ROUNDOFF * n_rows * self.clip_norm

@@ -1,4 +1,6 @@
-r"""How large the steps of a sampler may be for its own noise to make it private.
+r"""Bounds of Li, Chen, Liu and Carin (2019) as printed, and the steps that are really private.
+
+Their step is :math:`\eta=hN` in the convention of `skdpbayes.papers.wang2015`.
 
 References
 ----------
@@ -15,8 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.papers.sgmcmc import gradient_unit
-from skdpbayes.papers.sgmcmc_published import wang2015_noise_variance
+from skdpbayes.papers.wang2015 import (
+    gradient_unit,
+    sgld_noise_multiplier,
+    wang2015_noise_variance,
+)
 from skdpbayes.privacy._numeric import (
     check_count,
     check_delta,
@@ -29,7 +34,135 @@ from skdpbayes.privacy.mechanisms.gdp import gdp_mu
 from skdpbayes.privacy.mechanisms.subsampling import Sampling
 from skdpbayes.privacy.sensitivity import moved
 
-__all__ = ["step_size_bound"]
+__all__ = [
+    "large_noise_mu",
+    "li2019_moments_epsilon",
+    "li2019_noise_multiplier",
+    "li2019_step_range",
+    "step_size_bound",
+]
+
+
+def li2019_noise_multiplier(
+    step_size: float, *, batch_size: float, n_samples: int, clip_norm: float
+) -> float:
+    r"""Noise multiplier of DP-SGLD as Li et al. (2019) print it, :math:`\tau/(L\sqrt{\eta N})`.
+
+    Parameters
+    ----------
+    step_size : float
+        Their step :math:`\eta=hN`, injected with variance :math:`\eta/N`: temperature 1/2. At
+        temperature 1 the multiplier is sqrt(2) times as large.
+    batch_size, n_samples, clip_norm : float
+        As for :func:`update_noise_multiplier`.
+
+    Returns
+    -------
+    float
+        Relative to one record's contribution.
+    """
+    noise = sgld_noise_multiplier(
+        check_positive("step_size", step_size) / n_samples,
+        batch_size=batch_size,
+        n_samples=n_samples,
+        clip_norm=clip_norm,
+    )
+    return noise / math.sqrt(2.0)
+
+
+def li2019_step_range(
+    *, batch_size: float, n_samples: int, clip_norm: float
+) -> tuple[float, float]:
+    r"""Steps at which the moments bound that Li et al. (2019) use applies, corrected.
+
+    It asks for a noise multiplier of at least 1 and a sampling rate below 1/16 of its inverse. With
+    their own multiplier that is :math:`256\tau^4/(N^3L^2)<\eta\le\tau^2/(NL^2)`; the conditions
+    printed in their Theorem 3 do not follow from it.
+
+    Parameters
+    ----------
+    batch_size, n_samples, clip_norm : float
+        As for :func:`update_noise_multiplier`.
+
+    Returns
+    -------
+    low, high : float
+        In their convention :math:`\eta=hN`.
+    """
+    unit = gradient_unit(batch_size, n_samples, clip_norm)
+    high = n_samples / unit**2
+    return 256.0 * (batch_size / n_samples) ** 2 * high, high
+
+
+def li2019_moments_epsilon(
+    noise_multipliers: npt.ArrayLike, sampling_rate: float, delta: float
+) -> float:
+    r"""Epsilon by the moments bound of Li et al. (2019), Lemma 2 with Remark 1.
+
+    :math:`\alpha(\lambda)\le A\lambda(\lambda+1)` with :math:`A=q^2\sum_t\sigma_t^{-2}`, so that
+    the tail bound :math:`\min_\lambda\exp(\alpha(\lambda)-\lambda\varepsilon)` gives
+    :math:`\varepsilon=A+2\sqrt{A\log(1/\delta)}`. The terms in :math:`q^3` are left out, as they
+    do, so this is no guarantee; :func:`~skdpbayes.privacy.chain_event` has the exact price.
+
+    Parameters
+    ----------
+    noise_multipliers : array-like
+        One per step, as :func:`li2019_noise_multiplier` gives them.
+    sampling_rate : float
+        Probability *q* of a record to be in a batch.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skdpbayes.papers import li2019_moments_epsilon
+    >>> round(li2019_moments_epsilon([4.0] * 1000, 0.01, 1e-5), 4)
+    0.5427
+    """
+    noise = np.asarray(noise_multipliers, dtype=float)
+    if noise.size == 0 or not np.all(noise > 0.0):
+        raise ValueError("noise_multipliers must be positive and not empty")
+    rate = check_positive("sampling_rate", sampling_rate)
+    moment = rate**2 * float(np.sum(noise**-2.0))
+    return moment + 2.0 * math.sqrt(moment * math.log(1.0 / check_positive("delta", delta)))
+
+
+def large_noise_mu(
+    noise_multipliers: npt.ArrayLike,
+    sampling_rate: float,
+    adjacency: Adjacency = "replace_one",
+) -> float:
+    r"""Gaussian DP that many sampled steps with large noise tend to.
+
+    :math:`\mu^2=q^2\sum_t d^2/\sigma_t^2` with :math:`d=1` (zero out) or 2 (replace one): the first
+    order of the central limit theorem of Bu, Dong, Long and Su (2020). For SGLD at temperature 1 it
+    is :math:`\mu^2=d^2L^2\sum_t h_t/2`, whatever the batch size. An approximation, not a
+    guarantee; accountants take it as a starting point.
+
+    Parameters
+    ----------
+    noise_multipliers : array-like
+        One per step.
+    sampling_rate : float
+        Expected batch size over number of records.
+    adjacency : {"replace_one", "zero_out"}, default="replace_one"
+        Unit of privacy.
+
+    Returns
+    -------
+    float
+        The limit of mu.
+    """
+    distance = float(moved(adjacency))
+    noise = np.asarray(noise_multipliers, dtype=float)
+    if noise.size == 0 or not np.all(noise > 0.0):
+        raise ValueError("noise_multipliers must be positive and not empty")
+    rate = check_positive("sampling_rate", sampling_rate)
+    return distance * rate * math.sqrt(float(np.sum(noise**-2.0)))
 
 
 def step_size_bound(
