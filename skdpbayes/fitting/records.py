@@ -22,6 +22,9 @@ __all__ = ["Block", "Public", "Records", "in_double", "read_table"]
 
 # A block of rows of this many bytes is large enough for BLAS and small enough for any memory.
 BLOCK_BYTES = 1 << 23
+# Blocks of dense rows up to so wide are no shorter than wide: their second moments are a matrix of
+# that size, which should not be added once for every few rows.
+SQUARE_BLOCK = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,8 @@ class Records:
         n_rows = self.X.shape[0]
         width = self.X.shape[1] if not sparse.issparse(self.X) else -(-self.X.nnz // max(n_rows, 1))
         size = max(1, BLOCK_BYTES // (8 * max(1, width)))
+        if not sparse.issparse(self.X) and width <= SQUARE_BLOCK:
+            size = max(size, width)
         return (slice(start, start + size) for start in range(0, n_rows, size))
 
     def held(self) -> Block:

@@ -13,6 +13,7 @@ __getattr__, __dir__, __all__ = attach(
         "add_clipped_records": "record_gradients",
         "Grid": "exact_sums",
         "PLAIN_SUM": "exact_sums",
+        "SpikedMatrix": "exact_sums",
         "row_keys": "exact_sums",
         "absolute_errors": "exact_sums",
         "clipped_gradient": "exact_sums",

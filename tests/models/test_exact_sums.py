@@ -12,6 +12,7 @@ import pytest
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
+from skdpbayes import models
 from skdpbayes.fitting.records import Block
 from skdpbayes.models.exact_sums import (
     Grid,
@@ -595,3 +596,65 @@ def test_softmax_of_two_classes_is_logistic_of_the_difference(grid):
     loose = {"rtol": 1e-10, "atol": 1e-10} if grid is None else {"rtol": 1e-3, "atol": 1e-3}
     np.testing.assert_allclose(curvatures[:7, :7], curvature, **loose)
     np.testing.assert_allclose(curvatures[:7, 7:], -curvature, **loose)
+
+
+def _spiked(rng, d, k):
+    basis, _ = np.linalg.qr(rng.standard_normal((d, k)))
+    return models.SpikedMatrix(2.0, basis, np.linspace(-1.9, 0.5, k))
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_lengths_under_a_spiked_matrix_are_upper_bounds_and_hardly_longer(compressed):
+    """Against the full matrix in exact rational arithmetic, for rows that it shrinks most, too."""
+    rng = np.random.default_rng(0)
+    d, k = 6, 2
+    matrix, center = _spiked(rng, d, k), 0.1 * rng.standard_normal(d)
+    grid = models.Grid(100, 1.0)
+    X = rng.standard_normal((40, d))
+    X[:10] = matrix.basis[:, 0] * rng.uniform(0.1, 1.0, (10, 1)) + center  # shrunk to 1/20
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True) * (1.0 + 1e-12))
+    rows = sparse.csr_matrix(X) if compressed else X
+    found = models.row_lengths(rows, grid, center, matrix, 0.25)
+    cut = np.trunc(X / grid.row_unit) * grid.row_unit
+    exact = [[Fraction(float(v)) for v in row] for row in matrix.basis.T]
+    for row, length in zip(cut, found, strict=True):
+        z = [Fraction(float(x)) - Fraction(float(m)) for x, m in zip(row, center, strict=True)]
+        moved = [Fraction(matrix.base) * v for v in z]
+        for vector, g in zip(exact, matrix.extra, strict=True):
+            share = Fraction(float(g)) * sum(u * v for u, v in zip(vector, z, strict=True))
+            moved = [a + share * u for a, u in zip(moved, vector, strict=True)]
+        square = sum(v * v for v in moved) + Fraction(1, 16)
+        assert Fraction(float(length)) ** 2 >= square
+        assert length <= math.sqrt(square) + 1e-5
+
+
+def test_a_spiked_matrix_is_the_full_matrix():
+    rng = np.random.default_rng(1)
+    matrix, rows = _spiked(rng, 7, 3), rng.standard_normal((5, 7))
+    full = matrix.base * np.eye(7) + (matrix.basis * matrix.extra) @ matrix.basis.T
+    np.testing.assert_allclose(rows @ matrix, rows @ full)
+    np.testing.assert_allclose((rows @ matrix) @ matrix.inverse(), rows)
+    assert np.linalg.norm(full, 2) <= matrix.largest < np.linalg.norm(full, 2) * (1.0 + 1e-6)
+    # lengths that forgot that columns may be far from orthonormal would be too short
+    skew = models.SpikedMatrix(1.0, np.column_stack([matrix.basis[:, 0]] * 2), np.ones(2))
+    X = matrix.basis[:, :1].T * 0.9
+    length = models.row_lengths(X, models.Grid(10, 1.0), None, skew)[0]
+    assert length >= np.linalg.norm(X @ skew)
+
+
+def test_sums_of_wide_rows_are_exact_by_blas_too():
+    """The same integers as by the loops, for any blocks."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((300, 600))
+    X /= np.linalg.norm(X, axis=1, keepdims=True) * (1.0 + 1e-12)
+    codes, grid, loss = rng.integers(0, 5, 300), models.Grid(300, 1.0), models.SoftmaxLoss(5)
+    theta = 3.0 * rng.standard_normal((5, 601))
+    lengths = models.row_lengths(X, grid)
+
+    def total(part, rows=X):
+        block = Block(rows[part], codes[part])
+        return models.clipped_gradient(block, theta, loss, lengths[part], 0.5, grid)
+
+    whole = total(slice(None))
+    np.testing.assert_array_equal(whole, total(slice(0, 130)) + total(slice(130, None)))
+    np.testing.assert_array_equal(whole, total(slice(None), sparse.csr_matrix(X)))

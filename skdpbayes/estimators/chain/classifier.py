@@ -259,6 +259,7 @@ class DPSGLDClassifier(LinearChain, PrivateClassifier):
             mean * public.n / dimension,
             moved(budget.adjacency),
             privacy.gdp_mu(budget.epsilon, budget.delta),
+            d,
         )
 
     def _plan(self, public: Public, budget: Budget) -> LinearChainPlan:

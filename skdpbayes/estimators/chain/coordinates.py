@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 from skdpbayes import models, randomness
 from skdpbayes.fitting.records import Block, Records
@@ -29,6 +30,7 @@ from skdpbayes.privacy import Adjacency
 from skdpbayes.privacy.sensitivity import row_moment_moves
 
 __all__ = [
+    "WIDE_COLUMNS",
     "Coordinates",
     "Moments",
     "check_public_covariance",
@@ -49,6 +51,9 @@ NOISE_FLOOR = 0.25
 # Directions that share the length of rows of which nothing is known; a direction with more of it
 # oscillates, which clipping bounds and the average of the chain removes.
 PLAIN_DIMENSION = 8.0
+# From this many columns on only the directions that rise above the noise are looked for: all others
+# are stretched alike.
+WIDE_COLUMNS = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +87,7 @@ class Coordinates:
     """The affine map of rows; ``scale`` alone if ``transform`` is None."""
 
     center: np.ndarray
-    transform: np.ndarray | None
+    transform: np.ndarray | models.SpikedMatrix | None
     scale: float
     constant: float
     """The constant feature (0: no intercept)."""
@@ -128,6 +133,8 @@ class Coordinates:
         """Invert `coefficients`."""
         if self.transform is None:
             psi = coef / self.scale
+        elif isinstance(self.transform, models.SpikedMatrix):
+            psi = coef @ self.transform.inverse()
         else:
             psi = np.linalg.solve(self.transform, coef.T).T
         if not self.constant:
@@ -143,9 +150,12 @@ class Coordinates:
         """
         if self.transform is None:
             return self.scale**2 * of_coefficients
-        stretch = float(np.linalg.eigvalsh(self.transform)[-1]) ** 2
+        if isinstance(self.transform, models.SpikedMatrix):
+            stretch = self.transform.largest
+        else:
+            stretch = float(np.linalg.eigvalsh(self.transform)[-1])
         moved = self.center @ self.transform
-        return stretch * of_coefficients + float(moved @ moved) * of_intercept
+        return stretch**2 * of_coefficients + float(moved @ moved) * of_intercept
 
     def lengths(self, X: Any, grid: models.Grid | None) -> np.ndarray:
         """Upper bound on the length of every row in these coordinates, constant feature included.
@@ -247,9 +257,14 @@ def released_coordinates(
         total, moments = _release(total, moments, noise, generator)
     center = total / n if centered else np.zeros(d)
     covariance = moments / n - np.outer(center, center)
-    transform, dimension, clean = _whitening(
-        covariance, noise * math.sqrt(2.0 * d) / n, least_variance / data_norm**2
+    edge, least = noise * math.sqrt(2.0 * d) / n, least_variance / data_norm**2
+    spiked = (
+        _spiked_whitening(covariance, edge, least) if d >= WIDE_COLUMNS and noise > 0.0 else None
     )
+    if spiked is not None:
+        matrix, dimension = spiked
+        return Coordinates(center * data_norm, matrix * (1.0 / data_norm), 1.0, 0.0, dimension)
+    transform, dimension, clean = _whitening(covariance, edge, least)
     known = None
     if noise > 0.0:
         mean = total / n
@@ -340,8 +355,7 @@ def _whitening(
     values, vectors = np.linalg.eigh(covariance)
     seen = values > max(edge, 1e-12)
     variance = np.zeros_like(values)
-    root = np.sqrt(np.maximum(values[seen] ** 2 - edge**2, 0.0))
-    variance[seen] = 0.5 * (values[seen] + root)
+    variance[seen] = _denoised(values[seen], edge)
     if not seen.all():
         rest = values.sum() - variance.sum()
         variance[~seen] = max(rest / np.count_nonzero(~seen), 1e-9)
@@ -350,3 +364,38 @@ def _whitening(
     dimension = max(1.0, float(np.sum(variance / stretched)))
     transform = (vectors / np.sqrt(stretched * dimension)) @ vectors.T
     return 0.5 * (transform + transform.T), dimension, (vectors * variance) @ vectors.T
+
+
+def _denoised(values: np.ndarray, edge: float) -> np.ndarray:
+    """Variances that show as these eigenvalues, all above the edge."""
+    return np.asarray(0.5 * (values + np.sqrt(np.maximum(values**2 - edge**2, 0.0))))
+
+
+def _spiked_whitening(
+    covariance: np.ndarray, edge: float, least: float
+) -> tuple[models.SpikedMatrix, float] | None:
+    """Return what `_whitening` does for many columns, in a fraction of its time.
+
+    Directions below the edge are stretched alike, so that the matrix is a multiple of the identity
+    and a few directions more. Single precision is enough: the matrix is mostly noise. None if
+    directions above the edge are so many that the full matrix is no larger.
+    """
+    d = covariance.shape[0]
+    trace = float(np.trace(covariance))
+    values, vectors = linalg.eigh(
+        covariance.astype(np.float32),
+        subset_by_value=(edge, np.inf),
+        overwrite_a=True,
+        check_finite=False,
+    )
+    if 4 * values.shape[0] > d:
+        return None
+    variance = _denoised(values.astype(np.float64), edge)
+    n_rest = d - variance.shape[0]
+    rest = max((trace - float(variance.sum())) / n_rest, 1e-9)
+    floor = max(NOISE_FLOOR * edge, least, 1e-6)
+    stretched, of_rest = np.maximum(variance, floor), max(rest, floor)
+    dimension = max(1.0, float(np.sum(variance / stretched)) + n_rest * rest / of_rest)
+    base = 1.0 / math.sqrt(of_rest * dimension)
+    extra = 1.0 / np.sqrt(stretched * dimension) - base
+    return models.SpikedMatrix(base, vectors.astype(np.float64), extra), dimension

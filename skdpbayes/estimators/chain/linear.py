@@ -59,8 +59,6 @@ LARGEST_EDGE = 0.15
 # Share of the (Gaussian) budget that the moments get.
 SHARE = 0.2
 PRIORS = {"cauchy": CoefficientPrior.cauchy, "normal": CoefficientPrior.normal}
-# All records are one batch while a pass is cheap: that has the least noise per record.
-LARGEST_BATCH = 1 << 17
 # Intervals need privacy noise below this share of the curvature per direction.
 LARGEST_NOISE = 1.0 / 3.0
 # Clipping is undone in probabilities after this many relaxation times of the chain.
@@ -99,7 +97,7 @@ class LinearChain:
         raise NotImplementedError
 
     def _default_steps(self, public: Public, budget: Budget) -> int:
-        return 100
+        return rules.default_steps(public.n_features)
 
     def _bound(self) -> Bound:
         check_scale("data_norm", self.data_norm)
@@ -136,7 +134,9 @@ class LinearChain:
             public.n,
             rules.Defaults(
                 n_steps=self._default_steps(public, budget) if budget.private else 500,
-                batch_size=public.n if public.chunked else min(public.n, LARGEST_BATCH),
+                batch_size=public.n
+                if public.chunked
+                else rules.default_batch(public.n, public.n_features if budget.private else 1),
                 clip_norm=clip,
                 tail=0.5 if budget.private else 0.9,
                 n_kept=50,
@@ -156,7 +156,7 @@ class LinearChain:
             settings=settings,
             prior=self._prior(public),
             loss=loss,
-            curvature=loss.curvature,
+            curvature=rules.chain_curvature(loss),
             fit_intercept=bool(self.fit_intercept),
             longest=longest,
             moments_mu=moments_mu,
@@ -366,6 +366,7 @@ class LinearChainPlan:
             stiffness = coordinates.curvature * n / coordinates.dimension
             return rules.SAMPLING_STEP / stiffness, coordinates
         mean, largest = self.curvature
+        d = coordinates.center.shape[0]
         of_prior = coordinates.largest_prior_curvature(
             self.prior.precision, self.prior.of_intercept
         )
@@ -377,6 +378,7 @@ class LinearChainPlan:
             mean,
             largest,
             of_prior,
+            chain.clip_norm if d >= rules.WIDE_COLUMNS else math.inf,
         )
         if self.fit_intercept:
             stable = 1.0 if chain.private else rules.SAMPLING_STEP
@@ -393,17 +395,17 @@ class LinearChainPlan:
                 "without privacy it is known for two classes only; there the draws of "
                 "sample_posterior are the posterior's own, take their quantiles"
             )
-        if coordinates.moments is None:
-            return (
-                "this fit released no moments of the rows (preconditioner=None, a given matrix, or "
-                "too few records for them), without which the curvature is unknown"
-            )
         d, contrasts = coordinates.center.shape[0], max(1, self.loss.n_outputs - 1)
         if d * contrasts > MOST_COLUMNS_OF_INTERVALS:
             of_classes = f" for {contrasts + 1} classes" if contrasts > 1 else ""
             return (
                 f"{d} columns are too many{of_classes}; at most "
                 f"{MOST_COLUMNS_OF_INTERVALS // contrasts} have intervals"
+            )
+        if coordinates.moments is None:
+            return (
+                "this fit released no moments of the rows (preconditioner=None, a given matrix, or "
+                "too few records for them), without which the curvature is unknown"
             )
         chain, mean = self.chain, self.curvature[0]
         noise = chain.gradient_noise / math.sqrt(chain.n_steps)

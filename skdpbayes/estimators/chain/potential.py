@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+from joblib import effective_n_jobs
 from scipy import sparse
 from scipy.optimize import minimize
 
 from skdpbayes import models
-from skdpbayes.estimators.chain.coordinates import Coordinates
+from skdpbayes.estimators.chain.coordinates import WIDE_COLUMNS, Coordinates
 from skdpbayes.fitting.chunks import ChunkedRecords
 from skdpbayes.fitting.records import Block, Records
 from skdpbayes.fitting.units import Members
@@ -110,18 +112,23 @@ def _clipped_sum(
     rows: np.ndarray | None = None,
 ) -> Any:
     """Sum the clipped gradients by the coefficients of x and the intercept: exact."""
-    total: Any = 0
-    start = 0
-    for place, block in enumerate(held.blocks):
+    starts = np.cumsum([0, *(block.X.shape[0] for block in held.blocks)])
+
+    def of_block(place: int) -> np.ndarray:
         lengths = None if held.lengths is None else held.lengths[place]
-        stop, chosen = start + block.X.shape[0], rows
+        chosen, (start, stop) = rows, starts[place : place + 2]
         if rows is not None and len(held.blocks) > 1:
             chosen = rows[(rows >= start) & (rows < stop)] - start
-        total = total + models.clipped_gradient(
-            block, theta, loss, lengths, clip_norm, grid, rows=chosen
+        return models.clipped_gradient(
+            held.blocks[place], theta, loss, lengths, clip_norm, grid, rows=chosen
         )
-        start = stop
-    return total
+
+    places = range(len(held.blocks))
+    if grid is None or theta.shape[1] <= WIDE_COLUMNS:
+        return sum(map(of_block, places))
+    # products of wide rows take long enough to be shared, and exact sums do not follow the order
+    with ThreadPoolExecutor(effective_n_jobs(-1)) as pool:
+        return sum(pool.map(of_block, places))
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,9 +188,10 @@ class LinearPotential:
         self.precision = np.append(np.full(d, prior.precision), prior.of_intercept)
         self.tails = np.append(np.full(d, prior.scale), prior.intercept_scale)
         self.diagonal = coordinates.transform is None
+        self.spiked = isinstance(coordinates.transform, models.SpikedMatrix)
         if self.diagonal:
             self.lift = np.append(np.full(d, coordinates.scale), constant)
-        else:
+        elif not self.spiked:
             self.lift = np.zeros((self.shape[1], d + 1))
             coef, intercept = coordinates.coefficients(np.eye(self.shape[1]))
             self.lift[:, :d], self.lift[:, d] = coef, intercept
@@ -248,6 +256,8 @@ class LinearPotential:
 
     def _lifted(self, position: np.ndarray) -> np.ndarray:
         """Coefficients of x and intercepts, (K, d + 1)."""
+        if self.spiked:
+            return np.column_stack(self.coordinates.coefficients(position))
         if not self.diagonal:
             return position @ self.lift
         if self.shape[1] == self.lift.shape[0]:
@@ -258,6 +268,11 @@ class LinearPotential:
 
     def _lowered(self, sums: np.ndarray) -> np.ndarray:
         """Derivatives by the coefficients of z from those by the coefficients of x."""
+        if self.spiked:
+            coordinates, last = self.coordinates, sums[:, -1:]
+            lowered = coordinates.apply(sums[:, :-1] - last * coordinates.center)
+            constant = coordinates.constant
+            return np.column_stack([lowered, constant * last]) if constant else lowered
         if not self.diagonal:
             return sums @ self.lift.T
         sums *= self.lift
@@ -296,6 +311,13 @@ class LinearPotential:
         reach = self.grid.data_norm + float(np.linalg.norm(coordinates.center))
         if self.diagonal:
             norm, terms = coordinates.scale * reach + coordinates.constant, 4.0
+        elif isinstance(coordinates.transform, models.SpikedMatrix):
+            # two products of d and k terms, of which k directions may add up
+            matrix = coordinates.transform
+            k = matrix.extra.shape[0]
+            steepest = matrix.base + k * float(np.abs(matrix.extra).max(initial=0.0))
+            norm = steepest * (1.0 + matrix.gap) * reach + coordinates.constant
+            terms = d + k + 8.0
         else:
             norm = float(np.linalg.norm(self.lift[:, :d])) * reach + coordinates.constant
             terms = d + 4.0
@@ -306,4 +328,7 @@ class LinearPotential:
         """Largest Hessian of the prior's potential, for one output."""
         if self.diagonal:
             return np.diag((self.lift**2 * self.precision)[: self.shape[1]])
+        if self.spiked:
+            lift = self._lifted(np.eye(self.shape[1]))
+            return np.asarray((lift * self.precision) @ lift.T)
         return np.asarray((self.lift * self.precision) @ self.lift.T)
