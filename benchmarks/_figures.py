@@ -123,7 +123,7 @@ def _people(rows, path):
     import matplotlib.pyplot as plt
 
     titles = {
-        "adult": "Adult (chose constants)",
+        "adult": "Adult",
         "abalone": "Abalone",
         "hie": "RAND HIE: any expense",
         "cps": "CPS: earnings above 20",
