@@ -439,6 +439,30 @@ def test_merged_shards_are_the_sum_of_their_releases(posterior):
     np.testing.assert_array_equal(parts[0].merge(parts[1]).coef_, merged.coef_)
 
 
+@pytest.mark.parametrize("seed", [0, None])
+def test_batches_add_up_to_what_merging_gives(seed, tmp_path):
+    X, y = line(3000)
+    ledger = PrivacyLedger(tmp_path / "ledger", epsilon=9.0, delta=0.1)
+    grown = model(random_state=seed, ledger=ledger)
+    for rows in (slice(0, 1000), slice(1000, 3000)):
+        assert grown.partial_fit(X[rows], y[rows]) is grown
+    assert len(ledger.entries()) == 2
+    assert grown.moments_[0, 0] == 3000
+    assert len(grown.noise_) == 2
+    assert grown.privacy_.epsilon == 1.0
+    assert any("more than one" in text for text in grown.privacy_.conditions)
+    # noises of the two batches differ: what is added is not twice the first
+    first = model(random_state=seed).fit(X[:1000], y[:1000])
+    if seed is not None:
+        exact = [model(epsilon=np.inf).fit(X[r], y[r]).moments_ for r in (slice(1000), slice(3000))]
+        assert not np.allclose(grown.moments_ - exact[1], 2 * (first.moments_ - exact[0]))
+    before = grown.coef_
+    with pytest.raises(ValueError, match="expecting 3 features"):
+        grown.partial_fit(X[:, :2], y)
+    assert grown.coef_ is before
+    assert not hasattr(model(epsilon=np.inf), "partial_fit")
+
+
 def test_merged_noise_is_known():
     """Many shards have a much wider posterior than one release of all their records."""
     X, y = line(3000)

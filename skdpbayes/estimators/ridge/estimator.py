@@ -6,9 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from skdpbayes import randomness
-from skdpbayes._validation import check_choice, check_flag, check_is_fitted, check_scale
+from skdpbayes._validation import (
+    check_choice,
+    check_flag,
+    check_is_fitted,
+    check_scale,
+    is_fitted,
+    validate_data,
+)
 from skdpbayes.estimators._regressor import PrivateRegressor
 from skdpbayes.estimators.ridge.plan import (
     RidgePlan,
@@ -38,6 +46,10 @@ if TYPE_CHECKING:
 __all__ = ["PrivateBayesianRidge"]
 
 POSTERIORS = ("noise_aware", "naive")
+
+
+def _adds_noise(estimator: PrivateBayesianRidge) -> bool:
+    return estimator.epsilon != np.inf
 
 
 class PrivateBayesianRidge(PrivateRegressor):
@@ -295,6 +307,42 @@ class PrivateBayesianRidge(PrivateRegressor):
         if seeds is not None:
             merged._seeds = seeds
         return merged
+
+    @available_if(_adds_noise)
+    def partial_fit(self, X: Any, y: Any, units: Any = None) -> Self:
+        """Learn from another batch of records that no earlier batch contains.
+
+        The batch is released under its own noise with the full ``epsilon`` and merged with what
+        was released before, see ``merge``. The price holds for disjoint batches only, which
+        ``privacy_.conditions`` states; the ledger cannot know and is charged for every batch. Not
+        available for ``epsilon=np.inf``, which releases nothing that could be added.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The batch.
+        y : array-like of shape (n_samples,)
+            Its targets.
+        units : array-like of shape (n_samples,), default=None
+            As in ``fit``; all records of a person must be in one batch.
+
+        Returns
+        -------
+        PrivateBayesianRidge
+            This estimator.
+        """
+        params = self.get_params(deep=False)
+        part = type(self)(**params)
+        if not is_fitted(self):
+            found = part.fit(X, y, units=units)
+        else:
+            validate_data(self, X, reset=False, skip_check_array=True)  # same columns as before
+            # the same seed would give every batch the same noise, which then cancels
+            n_releases = len(self._posterior.noises)
+            part.random_state = randomness.derived_state(self.random_state, 0, n_releases)
+            found = self.merge(part.fit(X, y, units=units))
+        self.__dict__.update({k: value for k, value in vars(found).items() if k not in params})
+        return self
 
     def __getstate__(self) -> dict[str, Any]:
         """A fitted object is stored without what its noise was made from."""
