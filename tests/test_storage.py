@@ -139,6 +139,28 @@ def test_other_mechanisms_are_kept_too(make, data):
     assert_same_model(load_json(fitted.to_json()), fitted, X)
 
 
+@pytest.mark.parametrize("kind", ["clipped link", "counts", "many columns"])
+def test_what_chains_know_besides_their_states_is_kept(kind, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 600 if kind == "many columns" else 3)) * 0.02
+    X[:, 0] += rng.normal(size=2000) * 0.5
+    settings = {"epsilon": 20.0, "delta": 1e-4, "random_state": 0}
+    if kind == "counts":
+        model = skdpbayes.DPSGLDRegressor(loss="poisson", target_bounds=(0, 10), **settings)
+        model.fit(X, rng.poisson(np.exp(X[:, 0])))
+    else:
+        model = skdpbayes.DPSGLDClassifier(**settings).fit(X, (X[:, 0] > 0).astype(int))
+    if kind == "clipped link":
+        assert model._posterior.link is not None
+    model.to_json(tmp_path / "model.json")
+    loaded = load_json(tmp_path / "model.json")
+    for method in ("predict", "predict_proba"):
+        if hasattr(model, method):
+            np.testing.assert_array_equal(getattr(loaded, method)(X), getattr(model, method)(X))
+    if hasattr(model, "interval"):
+        np.testing.assert_array_equal(loaded.interval(0.9)["coef"], model.interval(0.9)["coef"])
+
+
 def test_several_classes_and_object_labels_are_kept():
     X, _ = linear_data()
     y = np.array(["a", "b", "c"], dtype=object)[np.arange(len(X)) % 3]
