@@ -84,7 +84,7 @@ def test_page_is_whole_and_loads_nothing(fitted, tmp_path):
 
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
-QUIET = "sandbox first-run proxy-server".split()
+QUIET = ("sandbox", "first-run", "proxy-server")
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
