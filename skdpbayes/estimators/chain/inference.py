@@ -93,6 +93,8 @@ RUNS = 10
 RATES = 20
 # Counts are taken together in this many values at most.
 COUNTS = 256
+# Precisions of a prior whose scale is learned: its own, twice that, and so on.
+PRECISIONS = 15
 # Of a step: deviations are hardly ever below a hundred times that.
 TOLERANCE = 1e-4
 
@@ -379,13 +381,35 @@ class ScoreEquation:
             drawn = means[-1] + roots[-1] @ generator.standard_normal(theta.shape[0])
         return NormalMixture(np.array(means), np.array(roots))
 
-    def center(self) -> np.ndarray:
-        """Coefficients of x and, last, the intercept, by the released moments as they are."""
+    def center(self, *, learned: bool = False) -> np.ndarray:
+        """Coefficients of x and, last, the intercept, by the released moments as they are.
+
+        ``learned``: the prior of the coefficients may be narrower, as the release makes it likely.
+        """
         lift, score = self._lift(), self._contrasted()
         theta = score.weights @ score.states
         belief = self._precision() / (1.0 + np.square(theta @ lift / self._tails()))
         rows = self._design(_normal_points(self.coordinates.center.shape[0]), None)
-        return np.asarray(self._solve(rows, score, theta, belief)[0] @ lift)
+        theta, covariance = self._solve(rows, score, theta, belief)
+        if learned:
+            theta = self._averaged(theta, np.linalg.inv(covariance), belief)
+        return np.asarray(theta @ lift)
+
+    def _averaged(self, theta: np.ndarray, precision: np.ndarray, belief: np.ndarray) -> np.ndarray:
+        """Average the means over precisions of the coefficients' prior, of one output.
+
+        ``theta`` and ``precision`` are those for the prior precisions ``belief``. Each multiple of
+        these counts by the density that the release has under it.
+        """
+        lift = self._lift()[:, :-1]
+        prior, pull = (lift * belief[:-1]) @ lift.T, precision @ theta
+        means, logs = np.empty((PRECISIONS, theta.shape[0])), np.empty(PRECISIONS)
+        for k in range(PRECISIONS):
+            total = precision + (2.0**k - 1.0) * prior
+            means[k] = np.linalg.solve(total, pull)
+            logs[k] = pull @ means[k] + lift.shape[1] * k * math.log(2.0)
+            logs[k] -= np.linalg.slogdet(total)[1]
+        return np.asarray(softmax(0.5 * logs) @ means)
 
     def _contrasted(self) -> Score:
         """Project states and gradients of all outputs: noise stays as it is."""
