@@ -82,7 +82,7 @@ POINTS, POINTS_PER_COLUMN = 1024, 32
 MOST_COLUMNS = 200
 # Covariances that are drawn from the noise of the released one.
 DESIGNS = 64
-# A drawn covariance keeps at least this share of the variance that directions have on average.
+# A design keeps at least this share of the variance that directions have on average.
 LEAST_SHARE = 0.15
 # Newton steps longer than this (in coordinates in which rows have length 1) are shortened.
 LONGEST_STEP = 3.0
@@ -107,6 +107,11 @@ class Answers(Protocol):
 
     All of it is cautious: the released moments hold it once already. The shares were chosen by the
     coverage in the simulations of the user guide.
+    """
+    least_share: float
+    """Share of the variance of directions on average that a drawn design keeps in each.
+
+    With nearly nothing, intervals of what the rows cannot tell are those of the prior.
     """
 
     @property
@@ -152,6 +157,7 @@ class LabelAnswers(_OneOutput):
     """Logistic regression of two classes."""
 
     design_noise = 1.0
+    least_share = LEAST_SHARE
 
     def at_states(
         self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
@@ -185,6 +191,7 @@ class ErrorAnswers(_OneOutput):
     width: float
     """That of a Huber loss, or infinite."""
     design_noise = 0.5
+    least_share = 0.001
 
     def at_states(
         self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
@@ -229,6 +236,7 @@ class CountAnswers(_OneOutput):
 
     loss: models.PoissonLoss
     design_noise = 0.5
+    least_share = LEAST_SHARE
 
     def at_states(
         self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
@@ -270,6 +278,7 @@ class ClassAnswers:
 
     n_classes: int
     design_noise = 1.0
+    least_share = LEAST_SHARE
 
     @property
     def contrasts(self) -> np.ndarray:
@@ -427,13 +436,14 @@ class ScoreEquation:
         """Rows in the coordinates of the chain whose moments agree with the released ones."""
         coordinates, known = self.coordinates, self.coordinates.moments
         assert known is not None
-        mean, covariance = known.mean, known.covariance
+        mean, covariance, least = known.mean, known.covariance, LEAST_SHARE
         if generator is not None:
+            least = self.answers.least_share
             mean, covariance = known.redrawn(generator, self.answers.design_noise)
         middle = coordinates.apply(mean - coordinates.center)
         matrix = coordinates.apply(coordinates.apply(covariance).T)
         values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
-        values = np.maximum(values, LEAST_SHARE / coordinates.dimension)
+        values = np.maximum(values, least / coordinates.dimension)
         rows = middle + (points * np.sqrt(values)) @ vectors.T
         if not coordinates.constant:
             return rows
