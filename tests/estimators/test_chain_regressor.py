@@ -400,9 +400,13 @@ def test_a_learned_prior_is_the_average_over_priors():
         logs.append(stats.multivariate_normal.logpdf(mean, np.zeros(4), covariance + spread))
         means.append(spread @ np.linalg.solve(covariance + spread, mean))
     expected = softmax(logs) @ np.array(means)
-    np.testing.assert_allclose(equation.center(learned=True), expected, rtol=0.02, atol=0.01)
+    np.testing.assert_allclose(equation.center(), expected, rtol=0.02, atol=0.01)
     # the release tells of itself where it is clear, and of the prior where it is not
-    assert np.linalg.norm(expected) < np.linalg.norm(equation.center())
+    plain = replace(equation, learned_prior=False)
+    assert np.linalg.norm(expected) < np.linalg.norm(plain.center())
+    mixtures = equation.posterior(), plain.posterior()
+    widths = [found.quantiles(0.95) - found.quantiles(0.05) for found in mixtures]
+    np.testing.assert_allclose(*widths, rtol=0.1)
     given = make(0.4, prior_scale=(0.25, 1.0), random_state=0).fit(X, y)
     np.testing.assert_allclose(
         given.coef_, given._posterior.unit * given._posterior.chain.inference.center()[:3]

@@ -84,6 +84,8 @@ MOST_COLUMNS = 200
 DESIGNS = 64
 # A design keeps at least this share of the variance that directions have on average.
 LEAST_SHARE = 0.15
+# Released variances may be too large by this many deviations of their noise.
+DEVIATIONS = 1.5
 # Newton steps longer than this (in coordinates in which rows have length 1) are shortened.
 LONGEST_STEP = 3.0
 MOST_ITERATIONS = 60
@@ -109,7 +111,7 @@ class Answers(Protocol):
     coverage in the simulations of the user guide.
     """
     least_share: float
-    """Share of the variance of directions on average that a drawn design keeps in each.
+    """Share of the average variance that a drawn design keeps in directions that seem to have less.
 
     With nearly nothing, intervals of what the rows cannot tell are those of the prior.
     """
@@ -369,6 +371,8 @@ class ScoreEquation:
     n_samples: int
     sampling_rate: float
     clip_norm: float
+    learned_prior: bool = False
+    """Whether the prior of the coefficients may be narrower, as the release makes it likely."""
 
     def posterior(self) -> NormalMixture:
         """Coefficients of x and, last, the intercept, output by output; without one it is 0."""
@@ -385,40 +389,48 @@ class ScoreEquation:
             if math.isfinite(self.prior.scale):
                 belief = belief * generator.exponential(size=belief.shape)
             theta, covariance = self._solve(self._design(points, generator), score, theta, belief)
-            means.append(theta @ lift)
+            mean = theta
+            if self.learned_prior:
+                found, spreads, chance = self._narrowed(theta, covariance, belief)
+                k = generator.choice(chance.shape[0], p=chance)
+                mean, covariance = found[k], spreads[k]
+            means.append(mean @ lift)
             roots.append(lift.T @ np.linalg.cholesky(covariance))
             drawn = means[-1] + roots[-1] @ generator.standard_normal(theta.shape[0])
         return NormalMixture(np.array(means), np.array(roots))
 
-    def center(self, *, learned: bool = False) -> np.ndarray:
-        """Coefficients of x and, last, the intercept, by the released moments as they are.
-
-        ``learned``: the prior of the coefficients may be narrower, as the release makes it likely.
-        """
+    def center(self) -> np.ndarray:
+        """Coefficients of x and, last, the intercept, by the released moments as they are."""
         lift, score = self._lift(), self._contrasted()
         theta = score.weights @ score.states
         belief = self._precision() / (1.0 + np.square(theta @ lift / self._tails()))
         rows = self._design(_normal_points(self.coordinates.center.shape[0]), None)
         theta, covariance = self._solve(rows, score, theta, belief)
-        if learned:
-            theta = self._averaged(theta, np.linalg.inv(covariance), belief)
+        if self.learned_prior:
+            means, _, chance = self._narrowed(theta, covariance, belief)
+            theta = chance @ means
         return np.asarray(theta @ lift)
 
-    def _averaged(self, theta: np.ndarray, precision: np.ndarray, belief: np.ndarray) -> np.ndarray:
-        """Average the means over precisions of the coefficients' prior, of one output.
+    def _narrowed(
+        self, theta: np.ndarray, covariance: np.ndarray, belief: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Means and covariances for narrower priors of the coefficients, and their probabilities.
 
-        ``theta`` and ``precision`` are those for the prior precisions ``belief``. Each multiple of
-        these counts by the density that the release has under it.
+        ``theta`` and ``covariance`` are those for the prior precisions ``belief``, of one output.
+        Of each multiple the density of what was released tells the probability.
         """
-        lift = self._lift()[:, :-1]
+        lift, precision = self._lift()[:, :-1], np.linalg.inv(covariance)
         prior, pull = (lift * belief[:-1]) @ lift.T, precision @ theta
-        means, logs = np.empty((PRECISIONS, theta.shape[0])), np.empty(PRECISIONS)
-        for k in range(PRECISIONS):
-            total = precision + (2.0**k - 1.0) * prior
-            means[k] = np.linalg.solve(total, pull)
-            logs[k] = pull @ means[k] + lift.shape[1] * k * math.log(2.0)
-            logs[k] -= np.linalg.slogdet(total)[1]
-        return np.asarray(softmax(0.5 * logs) @ means)
+        covariances = np.linalg.inv(precision + (self._multiples - 1.0)[:, None, None] * prior)
+        means = covariances @ pull
+        logs = means @ pull + lift.shape[1] * np.log(self._multiples)
+        logs += np.linalg.slogdet(covariances)[1]
+        return means, covariances, softmax(0.5 * logs)
+
+    @property
+    def _multiples(self) -> np.ndarray:
+        """Of the precision of the coefficients' prior."""
+        return 2.0 ** np.arange(PRECISIONS if self.learned_prior else 1)
 
     def _contrasted(self) -> Score:
         """Project states and gradients of all outputs: noise stays as it is."""
@@ -438,16 +450,34 @@ class ScoreEquation:
         assert known is not None
         mean, covariance, least = known.mean, known.covariance, LEAST_SHARE
         if generator is not None:
-            least = self.answers.least_share
+            least = min(least, max(self._least_variance(), self.answers.least_share))
             mean, covariance = known.redrawn(generator, self.answers.design_noise)
         middle = coordinates.apply(mean - coordinates.center)
-        matrix = coordinates.apply(coordinates.apply(covariance).T)
-        values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+        values, vectors = np.linalg.eigh(self._turned(covariance))
         values = np.maximum(values, least / coordinates.dimension)
         rows = middle + (points * np.sqrt(values)) @ vectors.T
         if not coordinates.constant:
             return rows
         return np.column_stack([rows, np.full(rows.shape[0], coordinates.constant)])
+
+    def _least_variance(self) -> float:
+        """Lower bound on the rows' variance in any direction, relative to what it is stretched by.
+
+        Directions that drown share one released variance, which is the better known the more there
+        are.
+        """
+        known = self.coordinates.moments
+        assert known is not None
+        values, vectors = np.linalg.eigh(known.covariance)
+        alike = np.count_nonzero(values <= 1.001 * values[0])
+        stretch = float(np.square(self.coordinates.apply(vectors.T[:1])).sum())
+        bound = float(values[0]) - DEVIATIONS * known.covariance_noise / math.sqrt(alike)
+        return bound * stretch * self.coordinates.dimension
+
+    def _turned(self, covariance: np.ndarray) -> np.ndarray:
+        """Covariance of the rows in the coordinates of the chain."""
+        turned = self.coordinates.apply(self.coordinates.apply(covariance).T)
+        return 0.5 * (turned + turned.T)
 
     def _solve(
         self, rows: np.ndarray, score: Score, theta: np.ndarray, belief: np.ndarray

@@ -132,9 +132,9 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
     prior_scale : float, pair of floats or "auto", default="auto"
         Scale of the priors, in half-ranges of the target (for "poisson" on the logarithmic scale):
         one number, or one for the coefficients and one for the intercept, which is counted from the
-        middle of ``target_bounds`` (from the mean count). "auto" is 1 / ``data_norm`` and 1; with
-        intervals ``coef_`` is then averaged over narrower priors of the coefficients, too, by how
-        likely they make what was released (not for "poisson").
+        middle of ``target_bounds`` (from the mean count). "auto" is 1 / ``data_norm`` and 1; what
+        follows from the release is then averaged over narrower priors of the coefficients, too, by
+        how likely they make it (where there are intervals, and not for "poisson").
     fit_intercept : bool, default=True
         Whether to add an intercept.
     sampler : {"sgld", "sghmc", "sgnht", "sgfs"} or mapping, default="sgld"
@@ -465,7 +465,8 @@ class ErrorModel:
         chain = run.posterior(rows.bound, ErrorAnswers(scale, self.width))
         coef, intercept = chain.coef[0], float(chain.intercept[0])
         if isinstance(chain.inference, ScoreEquation):
-            solved = chain.inference.center(learned=plan.learned_prior)
+            equation = replace(chain.inference, learned_prior=plan.learned_prior)
+            chain, solved = replace(chain, inference=equation), equation.center()
             coef, intercept = solved[:-1], float(solved[-1])
         shift = self.target.middle
         return RegressionPosterior(
