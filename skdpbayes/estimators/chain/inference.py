@@ -84,8 +84,6 @@ MOST_COLUMNS = 200
 DESIGNS = 64
 # A design keeps at least this share of the variance that directions have on average.
 LEAST_SHARE = 0.15
-# Released variances may be too large by this many deviations of their noise.
-DEVIATIONS = 1.5
 # Newton steps longer than this (in coordinates in which rows have length 1) are shortened.
 LONGEST_STEP = 3.0
 MOST_ITERATIONS = 60
@@ -110,10 +108,9 @@ class Answers(Protocol):
     All of it is cautious: the released moments hold it once already. The shares were chosen by the
     coverage in the simulations of the user guide.
     """
-    least_share: float
-    """Share of the average variance that a drawn design keeps in directions that seem to have less.
-
-    With nearly nothing, intervals of what the rows cannot tell are those of the prior.
+    measured_from: float
+    """Rows do not vary in directions whose released variance is below so many deviations of its
+    noise, as far as intervals are concerned: of these the prior alone tells.
     """
 
     @property
@@ -159,7 +156,7 @@ class LabelAnswers(_OneOutput):
     """Logistic regression of two classes."""
 
     design_noise = 1.0
-    least_share = LEAST_SHARE
+    measured_from = 0.0
 
     def at_states(
         self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
@@ -193,7 +190,7 @@ class ErrorAnswers(_OneOutput):
     width: float
     """That of a Huber loss, or infinite."""
     design_noise = 0.5
-    least_share = 0.001
+    measured_from = 1.5
 
     def at_states(
         self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
@@ -238,7 +235,7 @@ class CountAnswers(_OneOutput):
 
     loss: models.PoissonLoss
     design_noise = 0.5
-    least_share = LEAST_SHARE
+    measured_from = 0.0
 
     def at_states(
         self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
@@ -280,7 +277,7 @@ class ClassAnswers:
 
     n_classes: int
     design_noise = 1.0
-    least_share = LEAST_SHARE
+    measured_from = 0.0
 
     @property
     def contrasts(self) -> np.ndarray:
@@ -448,36 +445,35 @@ class ScoreEquation:
         """Rows in the coordinates of the chain whose moments agree with the released ones."""
         coordinates, known = self.coordinates, self.coordinates.moments
         assert known is not None
-        mean, covariance, least = known.mean, known.covariance, LEAST_SHARE
+        mean, covariance = known.mean, known.covariance
         if generator is not None:
-            least = min(least, max(self._least_variance(), self.answers.least_share))
             mean, covariance = known.redrawn(generator, self.answers.design_noise)
+            drowned = self._drowned()
+            covariance = covariance - drowned @ (drowned.T @ covariance)
+            covariance = covariance - (covariance @ drowned) @ drowned.T
         middle = coordinates.apply(mean - coordinates.center)
-        values, vectors = np.linalg.eigh(self._turned(covariance))
-        values = np.maximum(values, least / coordinates.dimension)
+        matrix = coordinates.apply(coordinates.apply(covariance).T)
+        values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+        least = LEAST_SHARE / coordinates.dimension
+        values = np.where(np.abs(values) < 1e-9 * least, 0.0, np.maximum(values, least))
         rows = middle + (points * np.sqrt(values)) @ vectors.T
         if not coordinates.constant:
             return rows
         return np.column_stack([rows, np.full(rows.shape[0], coordinates.constant)])
 
-    def _least_variance(self) -> float:
-        """Lower bound on the rows' variance in any direction, relative to what it is stretched by.
+    def _drowned(self) -> np.ndarray:
+        """Directions in which rows may not vary at all, by what was released; columns.
 
-        Directions that drown share one released variance, which is the better known the more there
-        are.
+        Directions that do not rise above the noise share one released variance, which is the
+        better known the more of them there are.
         """
         known = self.coordinates.moments
         assert known is not None
         values, vectors = np.linalg.eigh(known.covariance)
-        alike = np.count_nonzero(values <= 1.001 * values[0])
-        stretch = float(np.square(self.coordinates.apply(vectors.T[:1])).sum())
-        bound = float(values[0]) - DEVIATIONS * known.covariance_noise / math.sqrt(alike)
-        return bound * stretch * self.coordinates.dimension
-
-    def _turned(self, covariance: np.ndarray) -> np.ndarray:
-        """Covariance of the rows in the coordinates of the chain."""
-        turned = self.coordinates.apply(self.coordinates.apply(covariance).T)
-        return 0.5 * (turned + turned.T)
+        alike = int(np.count_nonzero(values <= 1.001 * max(values[0], 0.0)))
+        deviation = known.covariance_noise / math.sqrt(max(alike, 1))
+        drowned = values[0] < self.answers.measured_from * deviation
+        return np.asarray(vectors[:, : max(alike, 1) if drowned else 0])
 
     def _solve(
         self, rows: np.ndarray, score: Score, theta: np.ndarray, belief: np.ndarray
