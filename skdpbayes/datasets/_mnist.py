@@ -26,7 +26,7 @@ Public metadata: a pixel is an integer from 0 to 255, the labels are the ten dig
 License: CC BY-SA 3.0. Cite: Y. LeCun, L. Bottou, Y. Bengio and P. Haffner (1998), Gradient-based
 learning applied to document recognition, Proceedings of the IEEE 86(11), 2278-2324.
 """
-_FASHION_DESCR = """Fashion-MNIST, 60,000 training and 10,000 test images of clothes, 28 x 28 pixels.
+_FASHION_DESCR = """Fashion-MNIST, 60,000 training and 10,000 test images of 28 x 28 pixels.
 
 Public metadata: a pixel is an integer from 0 to 255, the labels are ten kinds of clothes.
 

@@ -14,8 +14,8 @@ from skdpbayes.datasets import _encoding as encoding_tools
 from skdpbayes.datasets import _files as files
 
 _SHAPE = (32, 32, 3)
-_DESCR = """Street View House Numbers, cropped digits: 73,257 training, 26,032 test and 531,131 extra
-images of 32 x 32 pixels in three colors.
+_DESCR = """Street View House Numbers, cropped digits of 32 x 32 pixels, three colors: 73,257 images
+for training, 26,032 for testing and 531,131 more.
 
 Public metadata: a pixel is an integer from 0 to 255, the labels are the ten digits.
 
