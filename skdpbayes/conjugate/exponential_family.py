@@ -188,6 +188,7 @@ class ExponentialFamily(ConjugateModel):
         """Sampler of the parameters given the sum."""
         if self.draw is not None:
             return self.draw
+        assert self.log_density is not None
         return partial(_draw_points, self.log_density, np.asarray(self.points))
 
     def _total(self, law: str, values: Any) -> np.ndarray:
