@@ -72,7 +72,7 @@ plt.show()
 # -------------------------------
 # Figure 7 of Foulds et al. (2016): OPS releases a single draw of the states, so that nothing
 # averages its noise, and no cell is pale. Their other panel, the mean of the last 100 draws, would
-# cost as much as 100 draws. Names of states are arbitrary. On the crash records, where states differ
+# cost as much as 100 draws. Names of states are arbitrary. On crash records, where states differ
 # little, this one draw puts all cells into one state.
 
 drawn = PrivateHMM(
