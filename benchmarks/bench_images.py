@@ -67,6 +67,8 @@ def svhn_network(n_features, n_classes):
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(2 * 2 * channels, n_classes))
 
 
+# Fewer and longer steps, of 4,096 images, were tried beside it at epsilon 3, and shorter ones.
+SETTING = {"clip_norm": 0.1, "batch_size": 2048, "n_steps": 600, "step_size": 4e-4}
 # The first row is the setting that Li et al. (2019) print, temperature 1/2 included.
 NETWORKS = {
     "as printed": (
@@ -80,26 +82,8 @@ NETWORKS = {
             "sampler": {"kind": "sgld", "temperature": 0.5},
         },
     ),
-    "epsilon 1": (
-        paper_network(),
-        {
-            "epsilon": 1.0,
-            "clip_norm": 0.1,
-            "batch_size": 2048,
-            "n_steps": 600,
-            "step_size": 4e-4,
-        },
-    ),
-    "epsilon 3": (
-        paper_network(),
-        {
-            "epsilon": 3.0,
-            "clip_norm": 0.1,
-            "batch_size": 2048,
-            "n_steps": 1200,
-            "step_size": 5e-4,
-        },
-    ),
+    "epsilon 1": (paper_network(), {"epsilon": 1.0, **SETTING}),
+    "epsilon 3": (paper_network(), {"epsilon": 3.0, **SETTING}),
 }
 
 
