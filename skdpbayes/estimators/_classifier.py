@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,17 +11,32 @@ from scipy import sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
-from skdpbayes._validation import check_classes, check_integer, check_is_fitted, validate_data
+from skdpbayes._validation import (
+    check_classes,
+    check_integer,
+    check_is_fitted,
+    check_real,
+    validate_data,
+)
 from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.chunks import by_chunks, is_chunked
-from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator, noise_is_small, refuse_arguments
+from skdpbayes.fitting.estimator import (
+    BALANCED,
+    FitPlan,
+    PrivateEstimator,
+    noise_is_small,
+    refuse_arguments,
+)
 from skdpbayes.fitting.records import Public, Records, read_table
+from skdpbayes.fitting.units import WHOLE
 from skdpbayes.privacy.guarantee import Unit, check_unit
 
-__all__ = ["PrivateClassifier"]
+__all__ = ["LEAST_CLASS_WEIGHT", "PrivateClassifier"]
 
 # Predictions take this many numbers at a time, draws included: memory does not grow with the rows.
 PREDICTED_AT_ONCE = 1 << 21
+# Class weights are whole multiples of 1 / WHOLE: of this one a percent is lost at most.
+LEAST_CLASS_WEIGHT = 1.0 / 512.0
 
 
 def _has_likelihood(estimator: PrivateClassifier) -> bool:
@@ -36,6 +52,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     """
 
     classes: Any
+    class_weight: Any = None
     _likelihood = True
     _table_checks: ClassVar[dict[str, Any]] = {
         "accept_sparse": "csr",
@@ -67,6 +84,11 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
             The fitted estimator.
         """
         refuse_arguments(self, unknown)
+        if self.class_weight is not None and (units is not None or is_chunked(X)):
+            raise ValueError(
+                "class_weight is for records in memory: with units the weights of a person's "
+                "records are taken already. Leave it out, and move the threshold on predict_proba."
+            )
         return self._fit(X, y, units=units)
 
     def plan(
@@ -97,7 +119,10 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
     def _read(self, X: Any, y: Any) -> Records:
         bound = self._bound()
-        return read_table(self, X, y, bound=bound, classes=self.classes, **self._table_checks)
+        rows = read_table(self, X, y, bound=bound, classes=self.classes, **self._table_checks)
+        if self.class_weight is None:
+            return rows
+        return replace(rows, weight=_class_weights(self.class_weight, rows.public)[rows.target])
 
     def _bound(self) -> Bound:
         """How rows are bounded; without privacy they are not."""
@@ -191,6 +216,25 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         tags.input_tags.sparse = self._table_checks["accept_sparse"] is not False
         tags.classifier_tags.poor_score = not noise_is_small(self.epsilon)
         return tags
+
+
+def _class_weights(class_weight: Any, public: Public) -> np.ndarray:
+    """Return the weight of every class: the public numbers over the largest, cut to 1 / `WHOLE`."""
+    labels = np.asarray(public.classes).tolist()
+    if not isinstance(class_weight, Mapping):
+        raise TypeError(f"class_weight must map each label to a public number. {BALANCED}")
+    if set(class_weight) != set(labels):
+        raise ValueError(f"class_weight must have the labels {labels}; got {list(class_weight)}.")
+    given = np.array(
+        [check_real(f"class_weight[{c!r}]", class_weight[c], low=0.0, high=np.inf) for c in labels]
+    )
+    weights = given / given.max(initial=np.finfo(float).tiny)
+    if weights.min() < LEAST_CLASS_WEIGHT:
+        raise ValueError(
+            f"the weights of two classes may differ by a factor of {1 / LEAST_CLASS_WEIGHT:g}, got "
+            f"class_weight={dict(class_weight)}."
+        )
+    return np.asarray(np.floor(weights * WHOLE) / WHOLE)
 
 
 def _parts(X: Any, size: int) -> Iterator[Any]:
