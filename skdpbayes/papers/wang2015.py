@@ -48,7 +48,7 @@ from skdpbayes.estimators.chain.plan import ChainPlan
 from skdpbayes.estimators.chain.run import Dynamics, run_chain
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting.estimator import make_budget, spent
-from skdpbayes.models import sum_unit
+from skdpbayes.models import clipped_integers
 from skdpbayes.privacy import SubsampledGaussian, compose, repeat
 from skdpbayes.privacy._numeric import (
     check_count,
@@ -59,7 +59,7 @@ from skdpbayes.privacy._numeric import (
 from skdpbayes.privacy.budget import Noise
 from skdpbayes.privacy.events import PrivacyEvent
 from skdpbayes.sampling.exponential import one_posterior_sample
-from skdpbayes.sampling.gradients import Gradients, chain, clipped_integers, plan_chain
+from skdpbayes.sampling.gradients import Gradients, chain, plan_chain
 from skdpbayes.sampling.records import ALONE, PosteriorDraws, as_arrays, count_records, pick
 
 __all__ = [
@@ -898,6 +898,12 @@ def wang2015_fisher_scoring(
     step = check_scale("step_size", step_size)
     matrix = np.asarray(lipschitz, dtype=np.float64)
     matrix = matrix * np.eye(size) if matrix.ndim == 0 else matrix
+    if matrix.shape != (size, size) or not np.isfinite(position).all():
+        raise ValueError(
+            f"start must be finite, and lipschitz a number or of shape {(size, size)}; got "
+            f"{position!r} and shape {matrix.shape}."
+        )
+    inverse = np.linalg.inv(matrix)
     budget = make_budget(2 * epsilon, 2 * delta, "replace_one", ledger, random_state, n)
     n_steps = int(n * n_passes / batch_size)
     # sigma^2 = V / (4 N^2 L^2) with V of Algorithm 2, whose condition is the same
@@ -928,14 +934,15 @@ def wang2015_fisher_scoring(
     claim = budget.reserve(plan, "wang2015_fisher_scoring")
     with spent(ledger):
         records, states = as_arrays(data), []
-        inverse, unit = np.linalg.inv(matrix), sum_unit(n, 1.0)
+        functions = Gradients(per_record_gradient, prior_gradient, records, n, (size,), 1.0)
         information = np.zeros((size, size))
         for t in range(1, n_steps + 1):
             rows = randomness.fixed_subset(generator, n, batch_size)
-            gradients = np.asarray(per_record_gradient(position.copy(), pick(records, rows)))
+            gradients = functions.rows(position, pick(records, rows), batch_size)
             with np.errstate(over="ignore", invalid="ignore"):
-                scaled = gradients.reshape(batch_size, size).astype(np.float64) @ inverse.T
-            inside = clipped_integers(scaled, 1.0, unit) * unit  # in the unit ball
+                scaled = gradients @ inverse.T
+            # in the unit ball
+            inside = clipped_integers(scaled, 1.0, functions.unit) * functions.unit
             mean = inside.sum(axis=0) / batch_size
             released = randomness.release_gaussian(generator, mean, scales[0])
             own_gradients = inside @ matrix.T
@@ -947,9 +954,7 @@ def wang2015_fisher_scoring(
             projected = (vectors * np.maximum(values, 0.0)) @ vectors.T
             weight = averaging(t)
             information = (1.0 - weight) * information + weight * projected
-            slope = n * (matrix @ released)
-            if prior_gradient is not None:
-                slope = slope + np.asarray(prior_gradient(position.copy()))
+            slope = n * (matrix @ released) + functions.of_prior(position)
             curvature = (batch_size + n) * n / batch_size * information
             curvature = curvature + 4.0 * matrix @ matrix.T / step
             position = position + 2.0 * np.linalg.solve(curvature, slope)
