@@ -72,7 +72,6 @@ __all__ = [
     "sgfs_noise_multiplier",
     "sghmc_noise_multiplier",
     "sgld_noise_multiplier",
-    "sgnht_noise_multiplier",
     "update_noise_multiplier",
     "wald_test",
     "wang2015_fisher_scoring",
@@ -249,8 +248,9 @@ def sgld_noise_multiplier(
     >>> round(sgld_noise_multiplier(1e-6, **public), 8)
     3.01698893
     """
-    h = check_positive("step_size", step_size)
-    return math.sqrt(2.0 / h) / gradient_unit(batch_size, n_samples, clip_norm)
+    return sghmc_noise_multiplier(
+        step_size, 1.0, batch_size=batch_size, n_samples=n_samples, clip_norm=clip_norm
+    )
 
 
 def sghmc_noise_multiplier(
@@ -262,17 +262,18 @@ def sghmc_noise_multiplier(
     n_samples: int,
     clip_norm: float,
 ) -> float:
-    r"""Noise multiplier of SGHMC at temperature 1, :math:`(\tau/(NL))\sqrt{2(A-\hat B)/h}`.
+    r"""Noise multiplier of SGHMC and SGNHT, :math:`(\tau/(NL))\sqrt{2(A-\hat B)/h}`.
 
     In the form with velocities :math:`v=hp`, :math:`\eta=h^2`, :math:`a=hA`, :math:`b=h\hat B` it
-    is the same number, :math:`(\tau/(NL))\sqrt{2(a-b)/\eta}`.
+    is the same number, :math:`(\tau/(NL))\sqrt{2(a-b)/\eta}`. Without a guess it is that of SGNHT,
+    whose diffusion is *A*: the thermostat sets the friction by itself, from released momenta.
 
     Parameters
     ----------
     step_size : float
         The step *h*.
     friction : float
-        The friction *A*.
+        The friction *A* of SGHMC, the diffusion of SGNHT.
     noise_estimate : float, default=0.0
         The guess :math:`\hat B` of half the step times the variance of the gradient noise; it is
         subtracted from the injected noise, so 0 is the private choice. Must be below `friction`
@@ -293,31 +294,6 @@ def sghmc_noise_multiplier(
             f"got {friction!r}"
         )
     return math.sqrt(2.0 * injected / h) / gradient_unit(batch_size, n_samples, clip_norm)
-
-
-def sgnht_noise_multiplier(
-    step_size: float, diffusion: float, *, batch_size: float, n_samples: int, clip_norm: float
-) -> float:
-    r"""Noise multiplier of the Nosé-Hoover thermostat, :math:`(\tau/(NL))\sqrt{2A/h}`.
-
-    Parameters
-    ----------
-    step_size : float
-        The step *h*.
-    diffusion : float
-        The factor *A* of the injected noise; the thermostat sets the friction by itself, from
-        released momenta.
-    batch_size, n_samples, clip_norm : float
-        As for :func:`update_noise_multiplier`.
-
-    Returns
-    -------
-    float
-        Relative to one record's contribution.
-    """
-    return sghmc_noise_multiplier(
-        step_size, diffusion, batch_size=batch_size, n_samples=n_samples, clip_norm=clip_norm
-    )
 
 
 def sgfs_noise_multiplier(
