@@ -166,11 +166,7 @@ class ExponentialFamily(ConjugateModel):
         return ("statistic computes each row of its result from that row's record alone",)
 
     def _release(
-        self,
-        values: AnyValues,
-        noise: Noise,
-        naive: bool,
-        generator: np.random.Generator,
+        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
     ) -> tuple[dict[str, Any], Draw]:
         n = values.size
         exact = values.total(partial(self._total, noise.law))
