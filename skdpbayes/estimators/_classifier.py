@@ -31,12 +31,10 @@ from skdpbayes.fitting.records import Public, Records, read_table
 from skdpbayes.fitting.units import WHOLE
 from skdpbayes.privacy.guarantee import Unit, check_unit
 
-__all__ = ["LEAST_CLASS_WEIGHT", "PrivateClassifier"]
+__all__ = ["PrivateClassifier"]
 
 # Predictions take this many numbers at a time, draws included: memory does not grow with the rows.
 PREDICTED_AT_ONCE = 1 << 21
-# Class weights are whole multiples of 1 / WHOLE: of this one a percent is lost at most.
-LEAST_CLASS_WEIGHT = 1.0 / 512.0
 
 
 def _has_likelihood(estimator: PrivateClassifier) -> bool:
@@ -219,7 +217,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
 
 def _class_weights(class_weight: Any, public: Public) -> np.ndarray:
-    """Return the weight of every class: the public numbers over the largest, cut to 1 / `WHOLE`."""
+    """Return the weight of every class: numbers over the largest, in steps of 1 / `WHOLE`."""
     labels = np.asarray(public.classes).tolist()
     if not isinstance(class_weight, Mapping):
         raise TypeError(f"class_weight must map each label to a public number. {BALANCED}")
@@ -228,13 +226,9 @@ def _class_weights(class_weight: Any, public: Public) -> np.ndarray:
     given = np.array(
         [check_real(f"class_weight[{c!r}]", class_weight[c], low=0.0, high=np.inf) for c in labels]
     )
-    weights = given / given.max(initial=np.finfo(float).tiny)
-    if weights.min() < LEAST_CLASS_WEIGHT:
-        raise ValueError(
-            f"the weights of two classes may differ by a factor of {1 / LEAST_CLASS_WEIGHT:g}, got "
-            f"class_weight={dict(class_weight)}."
-        )
-    return np.asarray(np.floor(weights * WHOLE) / WHOLE)
+    if not given.max() > 0.0:
+        raise ValueError(f"class_weight must have a positive number; got {class_weight!r}.")
+    return np.asarray(np.maximum(np.floor(given / given.max() * WHOLE), 1.0) / WHOLE)
 
 
 def _parts(X: Any, size: int) -> Iterator[Any]:

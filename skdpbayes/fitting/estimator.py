@@ -78,8 +78,8 @@ BALANCED = (
     "threshold on predict_proba does the same for known costs, and is free."
 )
 CLASS_WEIGHT = (
-    "class_weight is not a parameter of {name}; DPSGLDClassifier and ObjPertLogisticRegression "
-    "take public numbers, {{label: weight}}. {balanced}"
+    "class_weight is not a parameter of {name}; DPSGLDClassifier takes public numbers, "
+    "{{label: weight}}. {balanced}"
 )
 
 

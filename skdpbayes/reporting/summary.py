@@ -13,7 +13,7 @@ from skdpbayes._validation import check_is_fitted, check_real
 __all__ = ["Summary", "summary"]
 
 HARDLY_MEASURED = (
-    "A coefficient outside its interval was hardly measured, and the interval is that of the prior:\n"
+    "A coefficient outside its interval was hardly measured, and its interval is the prior's:\n"
     "columns that together are nearly a constant (leave one category unlisted), or much noise."
 )
 

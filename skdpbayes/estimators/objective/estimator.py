@@ -107,12 +107,6 @@ class ObjPertLogisticRegression(PrivateClassifier):
         ``sqrt(data_norm**2 + intercept_scaling**2)``.
     classes : array-like, default=None
         The public label set. None takes it from ``y``, which makes the label set public.
-    class_weight : mapping from label to number, default=None
-        Public weights of the records of each label; over the largest they are at most 1, which no
-        record may exceed. The price: noise and C are those that persons need (``plan`` tells; at
-        (1, 1e-6), 5,000 records and 20 columns 3 % more noise and C 0.12 in place of 0.30), and
-        records of a small weight drown in it sooner. Probabilities are those of the weighted
-        labels. "balanced" is private; a threshold on ``predict_proba`` is free.
     mechanism : {"objective", "output"}, default="objective"
         ``"output"`` adds noise to the minimizer of the plain objective instead, for comparison:
         simpler, and worse.
@@ -209,7 +203,6 @@ class ObjPertLogisticRegression(PrivateClassifier):
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
         classes: Any = None,
-        class_weight: Any = None,
         mechanism: str = "objective",
         calibration: str = "tight",
         inference_budget: float | str = "auto",
@@ -227,7 +220,6 @@ class ObjPertLogisticRegression(PrivateClassifier):
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
         self.classes = classes
-        self.class_weight = class_weight
         self.mechanism = mechanism
         self.calibration = calibration
         self.inference_budget = inference_budget
@@ -320,8 +312,7 @@ class ObjPertLogisticRegression(PrivateClassifier):
             coef_norm=check_scale("coef_norm_guess", self.coef_norm_guess),
             nonnegative=bool(self.nonnegative),
             constant=float(self.intercept_scaling) if self.fit_intercept else 0.0,
-            # the proof for persons holds for one record of any weight up to 1
-            unit=public.unit if self.class_weight is None else "person",
+            unit=public.unit,
         )
 
     def _checked_share(self, problem: Problem) -> float:
