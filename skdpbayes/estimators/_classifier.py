@@ -17,8 +17,6 @@ from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator, noise_is_smal
 from skdpbayes.fitting.records import Public, Records, read_table
 from skdpbayes.privacy.guarantee import Unit, check_unit
 
-__all__ = ["PrivateClassifier"]
-
 # Predictions take this many numbers at a time, draws included: memory does not grow with the rows.
 PREDICTED_AT_ONCE = 1 << 21
 

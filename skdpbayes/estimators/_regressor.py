@@ -31,8 +31,6 @@ from skdpbayes.fitting.estimator import (
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.privacy.guarantee import Unit, check_unit
 
-__all__ = ["PrivateRegressor", "TargetScale"]
-
 # Predictions take this many numbers at a time: memory does not grow with the rows.
 PREDICTED_AT_ONCE = 1 << 21
 

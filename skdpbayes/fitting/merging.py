@@ -12,8 +12,6 @@ import numpy as np
 from skdpbayes.privacy.events import ApproximateDP, PrivacyEvent, PureDP
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
 
-__all__ = ["check_seeds", "merged_seeds", "parallel_claim", "seeds_of"]
-
 DISJOINT = (
     "no {} is in more than one of the merged releases, and which one does not depend on its values"
 )

@@ -18,8 +18,6 @@ from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.units import Members, share_out, unit_codes
 from skdpbayes.privacy.guarantee import Unit
 
-__all__ = ["Block", "Public", "Records", "in_double", "read_table"]
-
 # A block of rows of this many bytes is large enough for BLAS and small enough for any memory.
 BLOCK_BYTES = 1 << 23
 # Blocks of dense rows up to so wide are no shorter than wide: their second moments are a matrix of

@@ -20,8 +20,6 @@ import numpy as np
 from numba import njit
 from scipy import fft
 
-__all__ = ["FixedSum", "convolve"]
-
 # FFT convolutions are exact to about 1e-16 of their largest value.
 _NEGLIGIBLE = 1e-15
 # Direct convolutions of positive numbers lose no digits; less than this is never drawn.

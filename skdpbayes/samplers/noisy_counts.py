@@ -23,8 +23,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["sample_poisson_counts", "sweep_multinomial_counts"]
-
 _LAPLACE, _GAUSSIAN = 0, 1
 _NO_TOTAL = -1  # a Poisson cell: nothing bounds the count from above
 # Ratios of noise probabilities are kept within exp(+-300), so that two of them multiply to a

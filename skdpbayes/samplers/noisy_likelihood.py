@@ -22,8 +22,6 @@ from numba import njit
 
 from skdpbayes.samplers.noisy_counts import _NO_TOTAL, _noise_code, _ratio
 
-__all__ = ["NoisyPoissonLikelihood", "noisy_poisson_log_likelihood"]
-
 _SPACING = 0.1  # of the grid in sqrt(rate)
 _LARGEST_TABLE = 4_000_000  # entries; larger ones would not pay
 # Where third differences on the grid are larger (narrow noise near a rate of zero, far tails) the

@@ -25,8 +25,6 @@ from numba import njit
 
 from skdpbayes.samplers.noisy_counts import _NO_TOTAL, _draw, _noise_code, _noise_ratio, _ratio
 
-__all__ = ["reject_poisson_counts"]
-
 _TRIES = 2
 _LAPLACE = 0
 _SMALL_MODE = 24  # up to here inversion from zero is the faster one

@@ -48,8 +48,6 @@ from skdpbayes.fitting.units import WHOLE
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.guarantee import Adjacency
 
-__all__ = ["LaplaceNaiveBayes"]
-
 MECHANISMS = ("auto", "laplace", "gaussian", "ops")
 POSTERIORS = ("noise_aware", "naive")
 FROM_DATA = "the numbers of categories, which were taken from the data, are public"

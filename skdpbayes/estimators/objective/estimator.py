@@ -49,8 +49,6 @@ from skdpbayes.release import floats as release
 if TYPE_CHECKING:
     from skdpbayes.privacy.guarantee import Adjacency
 
-__all__ = ["ObjPertLogisticRegression"]
-
 LARGEST_MARGIN = 20.0  # beyond, hardly a record leaves the linear part of the loss
 
 

@@ -14,24 +14,6 @@ from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
 from skdpbayes.privacy.guarantee import Unit
 from skdpbayes.privacy.sensitivity import moved
 
-__all__ = [
-    "CALIBRATIONS",
-    "MECHANISMS",
-    "ObjectivePlan",
-    "Problem",
-    "automatic_C",
-    "automatic_share",
-    "check_information",
-    "check_margin",
-    "check_persons",
-    "check_published",
-    "check_reachable",
-    "make_plan",
-    "parts_of_epsilon",
-    "prior_precision",
-    "worthwhile_share",
-]
-
 CALIBRATIONS = ("tight", "chaudhuri2011", "kifer2012", "redberg2023")
 MECHANISMS = ("objective", "output")
 # Share of the squared budget (see `parts_of_epsilon`) that hides the optimizer's last digits

@@ -13,8 +13,6 @@ from skdpbayes.estimators.objective.plan import ObjectivePlan, Problem
 from skdpbayes.fitting.chunks import Prepared
 from skdpbayes.fitting.records import Block
 
-__all__ = ["information", "minimize", "noise_vector"]
-
 # Newton's Hessian of this many parameters takes 18 MB and factors in a fraction of a second
 LARGEST_HESSIAN = 1500
 # From this many rows on, about a sixteenth of them, or less if that would be more rows than the

@@ -33,15 +33,6 @@ from skdpbayes.privacy.budget import NO_NOISE, Noise
 from skdpbayes.privacy.guarantee import Unit
 from skdpbayes.privacy.sensitivity import moved
 
-__all__ = [
-    "DensityPlan",
-    "LangevinPlan",
-    "ModePlan",
-    "Problem",
-    "plan_density",
-    "plan_langevin",
-]
-
 CONVERGED = "the chain has converged to the posterior it samples"
 INDEPENDENT = "draws from one chain are far enough apart to be independent"
 # C="auto": along a direction the data do not inform, the released coefficient has standard

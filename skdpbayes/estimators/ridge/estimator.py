@@ -43,8 +43,6 @@ from skdpbayes.release import floats as release
 if TYPE_CHECKING:
     from skdpbayes.privacy.guarantee import Adjacency
 
-__all__ = ["PrivateBayesianRidge"]
-
 POSTERIORS = ("noise_aware", "naive")
 
 
