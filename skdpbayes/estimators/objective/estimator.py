@@ -299,7 +299,7 @@ class ObjPertLogisticRegression(PrivateClassifier):
         check_scale("intercept_scaling", self.intercept_scaling)
         longest = float(self.data_norm if public.detail is None else public.detail)
         return Problem(
-            n_samples=public.n,
+            n_records=public.n,
             n_features=public.n_features + bool(self.fit_intercept),
             n_classes=public.n_classes,
             data_norm=longest,
