@@ -18,7 +18,6 @@ __getattr__, __dir__, __all__ = attach(
         "NoisyPoissonLikelihood": "noisy_likelihood",
         "count_transitions": "hmm_gibbs",
         "match_states": "label_switching",
-        "noisy_poisson_log_likelihood": "noisy_likelihood",
         "move_emissions": "noisy_emissions",
         "pair_values": "noisy_emissions",
         "normalize_gammas": "hmm_gibbs",
@@ -55,10 +54,8 @@ __getattr__, __dir__, __all__ = attach(
         "sample_noisy_rates": "noisy_rates",
         "sample_noisy_regression": "noisy_regression",
         "sample_noisy_moments": "noisy_moments",
-        "sample_poisson_counts": "noisy_counts",
         "MAX_GRID_VALUES": "truncated_dirichlet",
         "sample_dirichlet_on_grid": "truncated_dirichlet",
         "sample_truncated_dirichlet": "truncated_dirichlet",
-        "sweep_multinomial_counts": "noisy_counts",
     },
 )
