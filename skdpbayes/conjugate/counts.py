@@ -29,8 +29,6 @@ from skdpbayes.privacy.mechanisms.exponential_mechanism import truncated_dirichl
 from skdpbayes.privacy.sensitivity import moved
 from skdpbayes.release.floored import ROUNDING, draw_floored_dirichlet, floored_conditions
 
-__all__ = ["BetaBernoulli", "DirichletCategorical"]
-
 
 def check_binary(data: Any) -> np.ndarray:
     """Return 0/1 data as integers."""

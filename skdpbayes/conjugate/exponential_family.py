@@ -12,8 +12,6 @@ from skdpbayes._validation import check_integer, check_scale
 from skdpbayes.conjugate.model import AnyValues, ConjugateModel, Draw, release_sums
 from skdpbayes.privacy.budget import Budget, Noise
 
-__all__ = ["ExponentialFamily"]
-
 # Steps of the public grid per unit of a standardized statistic.
 STEPS = 1 << 20
 # Sweeps of the sampler of latent sums before its first draw; each costs two small solves.

@@ -28,15 +28,6 @@ from skdpbayes.privacy.mechanisms.subsampling import (
     clt_noise_multiplier,
 )
 
-__all__ = [
-    "discrete_gaussian_scale",
-    "discrete_laplace_scale",
-    "gaussian_noise_multiplier",
-    "laplace_scale",
-    "smallest_noise",
-    "subsampled_noise_multiplier",
-]
-
 # A calibrated epsilon ends within this relative distance below the target: a few times what the
 # grid of losses resolves.
 _CLOSENESS = 4e-5

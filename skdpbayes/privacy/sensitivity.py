@@ -12,8 +12,6 @@ import math
 from skdpbayes.privacy._numeric import check_count
 from skdpbayes.privacy.guarantee import check_adjacency
 
-__all__ = ["count_moves", "moment_moves", "moved", "row_moment_moves"]
-
 
 def moved(adjacency: str) -> int:
     """Return how many contributions a neighboring step moves: 1 (zero_out) or 2 (replace_one).

@@ -41,18 +41,6 @@ from skdpbayes.privacy._numeric import (
 from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
 from skdpbayes.privacy.mechanisms.bounded_range import bounded_range_eta
 
-__all__ = [
-    "exponential_mechanism_epsilon",
-    "exponential_mechanism_inverse_temperature",
-    "hinge_range",
-    "logistic_range",
-    "logit_bound",
-    "minami2016_mu",
-    "softmax_range",
-    "truncated_dirichlet_range",
-    "wang2015_inverse_temperature",
-]
-
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 # First grid of the softmax search and the slack at which it stops, relative to the range.

@@ -33,15 +33,6 @@ from scipy.special import erfcx, log_ndtr
 
 from skdpbayes.privacy._numeric import check_nonnegative
 
-__all__ = [
-    "gdp_delta",
-    "gdp_epsilon",
-    "gdp_log_delta",
-    "gdp_mu",
-    "log_gaussian_profile",
-    "log_tail_drop",
-]
-
 FloatArray: TypeAlias = NDArray[np.float64]
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)

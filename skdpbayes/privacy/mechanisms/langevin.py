@@ -40,14 +40,6 @@ from skdpbayes.privacy._numeric import (
     check_positive,
 )
 
-__all__ = [
-    "langevin_mu",
-    "langevin_mu_samples",
-    "largest_langevin_step",
-    "ops_inverse_temperature",
-    "ops_mu",
-]
-
 
 def largest_langevin_step(strong_convexity: float, smoothness: float) -> float:
     """Return 2 / (M + m), the largest step at which a gradient step contracts by 1 - step * m.

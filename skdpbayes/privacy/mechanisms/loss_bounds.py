@@ -18,13 +18,6 @@ from skdpbayes.privacy.mechanisms.exponential_mechanism import (
     two_group_logits,
 )
 
-__all__ = [
-    "gradient_sensitivity",
-    "logistic_gradient_gap",
-    "loss_curvature",
-    "softmax_gradient_norm",
-]
-
 # Allowance for rounding, added on the private side.
 _ROUNDING = 1e-14
 # Beyond this norm of the logits a softmax gradient is within 2e-8 of its limit.

@@ -93,8 +93,6 @@ from skdpbayes.privacy.mechanisms._shifted_profile import (
 from skdpbayes.privacy.mechanisms._softmax_record import spread_delta
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
-__all__ = ["ObjectivePerturbation", "largest_curvature", "loss_bound"]
-
 _TANGENTS = 9  # the best of 9 is above the exact maximum by 0.0002 at curvature 1, 0.016 at 8
 _GENTLE = 2  # the tangent of the other bound for softmax: its offset is 1 % of delta, or less
 _PANELS = 256  # of the upper sum; its excess is part of the price
