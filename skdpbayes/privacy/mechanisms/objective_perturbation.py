@@ -293,6 +293,16 @@ class _Softmax(NamedTuple):
         return best
 
 
+@lru_cache(maxsize=256)
+def _delta(epsilon: float, event: ObjectivePerturbation) -> float:
+    """Bound delta; a fit whose like was fitted before need not prove its claim once more."""
+    if event.adjacency == "replace_one":
+        return _replaced_delta(epsilon, event)
+    records = {event._record(), event._record(evenly=True)}
+    deleted = min(record.deleted(epsilon) for record in records)
+    return max(deleted, min(record.added(epsilon) for record in records))
+
+
 def _replaced_delta(epsilon: float, event: ObjectivePerturbation) -> float:
     """Bound delta of replacing a record: the best split of epsilon over addition and deletion.
 
@@ -397,14 +407,7 @@ class ObjectivePerturbation(PrivacyEvent):
     def delta_at(self, epsilon: float) -> float:
         """Return a proved bound on delta, about 1 % above the worst case of the logistic loss."""
         epsilon = check_nonnegative("epsilon", epsilon)
-        if math.isinf(epsilon):
-            return 0.0
-        epsilon = min(epsilon, _LARGEST_EPSILON)
-        if self.adjacency == "replace_one":
-            return _replaced_delta(epsilon, self)
-        records = {self._record(), self._record(evenly=True)}
-        deleted = min(record.deleted(epsilon) for record in records)
-        return max(deleted, min(record.added(epsilon) for record in records))
+        return 0.0 if math.isinf(epsilon) else _delta(min(epsilon, _LARGEST_EPSILON), self)
 
     def _record(self, *, alone: bool = False, evenly: bool = False) -> LogisticRecord | _Softmax:
         """Return the profiles of one record, of two if one is replaced.
