@@ -18,7 +18,8 @@ __getattr__, __dir__, __all__ = attach(
         "_census": "make_census",
         "_fars": "load_fars",
         "_generators": "make_beta_bernoulli make_event_log make_two_normals",
-        "_mnist": "load_mnist",
+        "_mnist": "load_fashion_mnist load_mnist",
         "_sms": "load_sms_spam",
+        "_svhn": "load_svhn",
     },
 )
