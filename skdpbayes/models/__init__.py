@@ -10,6 +10,7 @@ from skdpbayes._lazy import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
+        "clipped_rows": "clipped_integers",
         "counts": "GRID clip_tokens count_categories count_ones count_tokens sum_moments",
         "exact_sums": (
             "Grid PLAIN_SUM SpikedMatrix absolute_errors clipped_gradient cut_rows derivatives "

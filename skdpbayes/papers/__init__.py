@@ -19,10 +19,9 @@ __getattr__, __dir__, __all__ = attach(
         "wang2015": (
             "HybridDraws LangevinNoise approximation_delta covariance_sensitivity "
             "free_step_size private_langevin_noise sgfs_noise_multiplier sghmc_noise_multiplier "
-            "sgld_noise_multiplier sgnht_noise_multiplier update_noise_multiplier wald_test "
-            "wang2015_fisher_scoring wang2015_hybrid wang2015_langevin "
-            "wang2015_noise_multiplier wang2015_noise_variance wang2015_phase_steps "
-            "wang2015_power"
+            "sgld_noise_multiplier update_noise_multiplier wald_test wang2015_fisher_scoring "
+            "wang2015_hybrid wang2015_langevin wang2015_noise_multiplier "
+            "wang2015_noise_variance wang2015_phase_steps wang2015_power"
         ),
     },
 )
