@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
@@ -27,14 +26,9 @@ from skdpbayes.fitting.estimator import (
     noise_is_small,
     refuse_arguments,
 )
-from skdpbayes.fitting.records import Public, Records, read_table
+from skdpbayes.fitting.records import Public, Records, read_table, scored_by_blocks
 from skdpbayes.fitting.units import WHOLE
 from skdpbayes.privacy.guarantee import Unit, check_unit
-
-__all__ = ["PrivateClassifier"]
-
-# Predictions take this many numbers at a time, draws included: memory does not grow with the rows.
-PREDICTED_AT_ONCE = 1 << 21
 
 
 def _has_likelihood(estimator: PrivateClassifier) -> bool:
@@ -129,10 +123,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     def _by_blocks(self, score: Callable[[Any], np.ndarray], X: Any) -> np.ndarray:
         """Validate the rows once and score them block by block."""
         X = validate_data(self, X, reset=False, **self._table_checks)
-        size = max(1, PREDICTED_AT_ONCE // self._posterior.numbers_per_row)
-        if X.shape[0] <= size:
-            return score(X)
-        return np.concatenate([score(part) for part in _parts(X, size)])
+        return scored_by_blocks(score, X, self._posterior.numbers_per_row)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Log-odds (two classes) or per-class scores by which ``predict`` decides.
@@ -224,15 +215,11 @@ def _class_weights(class_weight: Any, public: Public) -> np.ndarray:
     if set(class_weight) != set(labels):
         raise ValueError(f"class_weight must have the labels {labels}; got {list(class_weight)}.")
     given = np.array(
-        [check_real(f"class_weight[{c!r}]", class_weight[c], low=0.0, high=np.inf) for c in labels]
+        [
+            check_real(f"class_weight[{c!r}]", class_weight[c], low=0.0, high=np.inf, closed="low")
+            for c in labels
+        ]
     )
     if not given.max() > 0.0:
         raise ValueError(f"class_weight must have a positive number; got {class_weight!r}.")
     return np.asarray(np.maximum(np.floor(given / given.max() * WHOLE), 1.0) / WHOLE)
-
-
-def _parts(X: Any, size: int) -> Iterator[Any]:
-    if sparse.issparse(X):
-        X = X.tocsr()
-    for start in range(0, X.shape[0], size):
-        yield X[start : start + size]

@@ -10,8 +10,6 @@ from sklearn.pipeline import Pipeline
 
 from skdpbayes._validation import check_is_fitted, check_real
 
-__all__ = ["Summary", "summary"]
-
 HARDLY_MEASURED = (
     "A coefficient outside its interval was hardly measured, and its interval is the prior's:\n"
     "columns that together are nearly a constant (leave one category unlisted), or much noise."
