@@ -16,7 +16,7 @@ Only its division by the grid of the noise rounds, which the noise counts in.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,8 @@ SAMPLERS = ("sgld", "sghmc", "sgnht")
 BATCHES, SMALLEST_BATCH = 12, 256
 # A chain that diverges is cut here: the user's function never sees infinity.
 LARGEST = 1e100
+# All of them are looked at as often as one of them has records.
+PERSONS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -173,22 +175,16 @@ class Gradients:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Sum of clipped gradients of the negative log-likelihood, and that of the prior's."""
         position = np.fmax(np.fmin(position, LARGEST), -LARGEST)
-        if rows is not None and self.members is not None:
-            rows = self.members.rows(rows)
-        records = self.data if rows is None else pick(self.data, rows)
-        weight = self.weight if rows is None or self.weight is None else self.weight[rows]
-        n_rows = self.n_rows if rows is None else rows.shape[0]
         total = np.zeros(self.size, dtype=np.int64)
-        for part in blocks(n_rows, self.size):
-            returned = np.asarray(self.per_record(position.copy(), pick(records, part)))
-            wanted = (part.stop - part.start, *self.shape)
+        for records, shares in self._blocks(rows):
+            returned = np.asarray(self.per_record(position.copy(), records))
+            wanted = (count_records(records), *self.shape)
             if returned.shape != wanted:
                 raise ValueError(
                     "per_record_gradient must return one gradient per record, an array of shape "
                     f"{wanted}; got {returned.shape}."
                 )
             flat = returned.reshape(wanted[0], self.size).astype(np.float64)
-            shares = None if weight is None else weight[part]
             total += clipped_integers(flat, self.clip_norm, self.unit, shares).sum(axis=0)
         prior = np.zeros(self.shape)
         if self.prior is not None:
@@ -198,6 +194,19 @@ class Gradients:
                     f"prior_gradient must return an array of shape {self.shape}; got {prior.shape}."
                 )
         return (-self.unit * total).reshape(self.shape), -prior
+
+    def _blocks(self, batch: np.ndarray | None) -> Iterator[tuple[Any, np.ndarray | None]]:
+        """Yield the records that the user's function is given at a time, and their weights."""
+        if self.members is not None:
+            assert self.weight is not None
+            size = next(blocks(PERSONS_AT_ONCE, self.size)).stop
+            for rows, shares in self.members.blocks(batch, size, self.weight):
+                yield pick(self.data, rows), shares
+            return
+        records = self.data if batch is None else pick(self.data, batch)
+        weight = self.weight if batch is None or self.weight is None else self.weight[batch]
+        for part in blocks(self.n_rows if batch is None else batch.shape[0], self.size):
+            yield pick(records, part), None if weight is None else weight[part]
 
     def rounding(self, n_rows: int) -> float:
         """Bound on what the division by the grid of the noise adds to the distance of two sums."""

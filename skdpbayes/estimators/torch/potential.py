@@ -17,8 +17,8 @@ from skdpbayes.fitting.units import MOST_RECORDS, Members
 
 __all__ = ["ModulePotential"]
 
-# Few, so that one person with many records does not have many others looked at in vain.
-PERSONS_AT_ONCE = 32
+# Not many, since all are looked at as often as one of them has records.
+PERSONS_AT_ONCE = 64
 
 
 @dataclass
@@ -72,30 +72,16 @@ class ModulePotential:
         return total, position / self.prior_scale**2
 
     def _blocks(self, batch: np.ndarray | None) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-        """Yield row numbers and weights of what torch is given at a time.
-
-        The last bits of a row of a matrix product depend on its place and on the number of rows. So
-        both must not depend on other records than its own person's, of which there may be any
-        number: a block has the same place for each of several persons, for her first records, then
-        for the second ones, and so on. Where somebody has none, any row stands in with weight 0.
-        """
-        if self.members is None:
-            batch = np.arange(self.X.shape[0]) if batch is None else batch
-            size = self.function.block_rows
-            for start in range(0, batch.shape[0], size):
-                rows = batch[start : start + size]
-                yield rows, None if self.weight is None else self.weight[rows]
+        """Yield row numbers and weights of what torch is given at a time."""
+        size = self.function.block_rows
+        if self.members is not None:
+            assert self.weight is not None
+            yield from self.members.blocks(batch, min(size, PERSONS_AT_ONCE), self.weight)
             return
-        persons = np.arange(self.members.n_units) if batch is None else batch
-        size = min(self.function.block_rows, PERSONS_AT_ONCE)
-        for start in range(0, persons.shape[0], size):
-            group = persons[start : start + size]
-            first = self.members.starts[group]
-            count = self.members.starts[group + 1] - first
-            for rank in range(int(count.max())):
-                there = count > rank
-                rows = self.members.order[np.where(there, first + rank, 0)]
-                yield rows, np.where(there, 1.0 if self.weight is None else self.weight[rows], 0.0)
+        batch = np.arange(self.X.shape[0]) if batch is None else batch
+        for start in range(0, batch.shape[0], size):
+            rows = batch[start : start + size]
+            yield rows, None if self.weight is None else self.weight[rows]
 
     def rounding(self, n_rows: int) -> float:
         """Bound on what rounding adds to the distance of two sums of at most ``n_rows`` records.
