@@ -16,7 +16,7 @@ Only its division by the grid of the noise rounds, which the noise counts in.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,6 @@ from skdpbayes.sampling.records import (
     PosteriorDraws,
     blocks,
     count_records,
-    pick,
     read_records,
 )
 
@@ -47,8 +46,6 @@ SAMPLERS = ("sgld", "sghmc", "sgnht")
 BATCHES, SMALLEST_BATCH = 12, 256
 # A chain that diverges is cut here: the user's function never sees infinity.
 LARGEST = 1e100
-# All of them are looked at as often as one of them has records.
-PERSONS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -166,7 +163,6 @@ class Gradients:
 
     def __post_init__(self) -> None:
         self.size = math.prod(self.shape)
-        self.n_rows = count_records(self.data)
         # no entry of a clipped gradient is larger than its norm
         self.unit = models.sum_unit(self.n, self.clip_norm)
 
@@ -176,7 +172,7 @@ class Gradients:
         """Sum of clipped gradients of the negative log-likelihood, and that of the prior's."""
         position = np.fmax(np.fmin(position, LARGEST), -LARGEST)
         total = np.zeros(self.size, dtype=np.int64)
-        for records, shares in self._blocks(rows):
+        for records, shares in blocks(self.data, self.weight, self.members, self.size, rows):
             returned = np.asarray(self.per_record(position.copy(), records))
             wanted = (count_records(records), *self.shape)
             if returned.shape != wanted:
@@ -194,19 +190,6 @@ class Gradients:
                     f"prior_gradient must return an array of shape {self.shape}; got {prior.shape}."
                 )
         return (-self.unit * total).reshape(self.shape), -prior
-
-    def _blocks(self, batch: np.ndarray | None) -> Iterator[tuple[Any, np.ndarray | None]]:
-        """Yield the records that the user's function is given at a time, and their weights."""
-        if self.members is not None:
-            assert self.weight is not None
-            size = next(blocks(PERSONS_AT_ONCE, self.size)).stop
-            for rows, shares in self.members.blocks(batch, size, self.weight):
-                yield pick(self.data, rows), shares
-            return
-        records = self.data if batch is None else pick(self.data, batch)
-        weight = self.weight if batch is None or self.weight is None else self.weight[batch]
-        for part in blocks(self.n_rows if batch is None else batch.shape[0], self.size):
-            yield pick(records, part), None if weight is None else weight[part]
 
     def rounding(self, n_rows: int) -> float:
         """Bound on what the division by the grid of the noise adds to the distance of two sums."""
