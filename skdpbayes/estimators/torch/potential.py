@@ -15,8 +15,6 @@ from skdpbayes.estimators.chain.potential import ROUNDOFF
 from skdpbayes.estimators.torch.function import ModuleFunction
 from skdpbayes.fitting.units import MOST_RECORDS, Members
 
-__all__ = ["ModulePotential"]
-
 # Not many, since all are looked at as often as one of them has records.
 PERSONS_AT_ONCE = 64
 
