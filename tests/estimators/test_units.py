@@ -320,7 +320,8 @@ class TestObjectivePerturbation:
             first, second = (self.gradient(table, theta) for table in (before, after))
             problem = first[2]
             # of a sum each person is off by what the cuts of her records amount to
-            cuts = 2.0 * problem.grid.gradient_error(problem.loss, 3, 1.0, 20.0) * problem.most_rows
+            cuts = 2.0 * problem.grid.gradient_error(problem.loss, 3, 1.0, 20.0)
+            cuts *= problem.rows_per_unit
             largest = max(largest, np.linalg.norm(first[0] - second[0]))
             assert np.linalg.norm(first[0] - second[0]) <= 2.0 * problem.record_norm + cuts
             assert np.linalg.norm(first[1] - second[1]) <= problem.information_norm
