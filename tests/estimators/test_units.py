@@ -30,6 +30,7 @@ from skdpbayes import (
     privacy_of,
     randomness,
 )
+from skdpbayes.auditing import audit
 from skdpbayes.conjugate import (
     BetaBernoulli,
     DirichletCategorical,
@@ -48,6 +49,7 @@ from skdpbayes.estimators.naive_bayes.layout import count_block
 from skdpbayes.estimators.network.potential import NetworkPotential
 from skdpbayes.estimators.ridge.plan import exact_moments, pack, weights
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.fitting import records as fitting_records
 from skdpbayes.fitting.units import MOST_RECORDS, WHOLE, Members, share_out, unit_codes
 from skdpbayes.metrics import (
     private_accuracy,
@@ -59,6 +61,8 @@ from skdpbayes.metrics import (
 from skdpbayes.model_selection import PrivateGridSearchCV
 from skdpbayes.privacy import GaussianDP, PersonsObjectivePerturbation, PureDP
 from skdpbayes.privacy.sensitivity import moment_moves
+from tests.estimators.test_replay import check_distances
+from tests.replay import differing_state, replay
 
 
 def visits(seed=0, n_persons=60, n_features=3):
@@ -1026,3 +1030,73 @@ def test_the_number_of_records_is_in_no_public_number(name, adjacency):
     # a mutant takes the number of rows for that of persons
     mutant = model._planned(replace(rows.public, n=len(y)))
     assert (mutant.privacy, str(mutant.numbers)) != plans[0][:2]
+
+
+# Forty records of one label at the bound, or seven of the other: one person holds the class alone.
+ALONE = {
+    "objective": ObjPertLogisticRegression(1.0, classes=[0, 1]),
+    "pure objective": ObjPertLogisticRegression(1.0, 0.0, classes=[0, 1]),
+    "output": ObjPertLogisticRegression(1.0, mechanism="output", classes=[0, 1]),
+    "one draw": OPSLogisticRegression(1.0, n_batches=1, n_steps=4, classes=[0, 1]),
+    "ridge": PrivateBayesianRidge(1.0, target_bounds=(0, 1)),
+    "moments": LaplaceNaiveBayes(
+        1.0, distribution="gaussian", bounds=(-1, 1), classes=[0, 1], mechanism="laplace"
+    ),
+    "chain": DPSGLDClassifier(1.0, n_steps=5, classes=[0, 1]),
+    "chain in batches": DPSGLDClassifier(
+        1.0, n_steps=5, batch_size=20, preconditioner=None, classes=[0, 1]
+    ),
+    "network": DPSGLDNetworkClassifier(
+        1.0, hidden_layer_sizes=(3,), n_steps=3, classes=[0, 1], n_kept=1
+    ),
+}
+
+
+def alone():
+    """Others have one record each, so that sums of a mutant fit into the grid of so many."""
+    X, end = visits(n_persons=30)[0][:40], np.eye(3)[0]
+    table = X, np.zeros(40, dtype=int), np.arange(40)
+    return with_person(table, end, 1, 40), with_person(table, -end, 0, 7)
+
+
+def added(codes, n_units):
+    """A mutant of `share_out`: records are added instead of averaged."""
+    return None, np.ones(len(codes))
+
+
+class TestWholePersons:
+    """The fit on one table replayed on its neighbor, and fits told apart by what they release."""
+
+    @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+    @pytest.mark.parametrize("name", ALONE)
+    def test_replay(self, name, adjacency, monkeypatch):
+        before, after = alone()
+        params = {"adjacency": adjacency, "random_state": 5}
+        if adjacency == "zero_out":  # she is there and contributes nothing
+            after = with_person(before, np.zeros(3), 0, 1)
+            if name in ("ridge", "moments", "chain", "network"):
+                pytest.skip("a row of zeros is not nothing there")
+            params["fit_intercept"] = False
+
+        def make():
+            return clone(ALONE[name]).set_params(**params)
+
+        first, second, tape = replay(make, before, after)
+        # not even the number of records: everything that a fit leaves behind is equal
+        assert differing_state(first, second) == set()
+        check_distances(first, tape, adjacency)
+        assert any(place.distance > 0.0 for place in tape.distances)
+        monkeypatch.setattr(fitting_records, "share_out", added)
+        with pytest.raises(AssertionError):
+            check_distances(*replay(make, before, after)[::2], adjacency)
+
+    def test_audit(self, monkeypatch):
+        model = clone(ALONE["objective"]).set_params(epsilon=6.0, delta=1e-2)
+        before, after = alone()
+        how = {"units": before[2], "neighbor": after, "n_trials": 200, "random_state": 0}
+        honest = audit(model, *before[:2], confidence=0.9999, **how)
+        assert (honest.verdict, honest.claim.unit) == ("not refuted", "person")
+        monkeypatch.setattr(fitting_records, "share_out", added)
+        assert audit(model, *before[:2], confidence=0.999, **how).verdict == "refuted"
+        with pytest.raises(ValueError, match="neighbor must be"):
+            audit(model, *before[:2], units=before[2], neighbor=after[:2])
