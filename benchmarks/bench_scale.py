@@ -16,7 +16,7 @@
 
 A worker is a process with one thread and a limit of 2 GB. Every time follows a small fit on the
 same cluster, which compiles. Seconds are those of the wall, so that nothing else may run; the load
-of the machine and the seconds of all processors, workers included, are stored beside them.
+of the machine and the seconds of processors are stored beside them, for machines that are busy.
 """
 
 from __future__ import annotations
@@ -147,7 +147,11 @@ def peak():
 
 
 def timed(model, table):
-    """Return seconds of the reading pass and of the whole fit, each with those of processors."""
+    """Return seconds of the reading pass and of the whole fit, and those of processors.
+
+    ``alone`` is what the fit would take on idle cores, were nothing done at the same time but the
+    work of several workers: the driver's (and scheduler's) seconds and the busiest worker's.
+    """
     from sklearn.base import clone
 
     clocks = [_clocks()]
@@ -155,19 +159,27 @@ def timed(model, table):
     clocks.append(_clocks())
     clone(model).fit(*table)
     clocks.append(_clocks())
-    (reading, reading_cpu), (seconds, cpu) = np.diff(clocks, axis=0).round(3).tolist()
-    return {"seconds": seconds, "reading": reading, "cpu": cpu, "reading_cpu": reading_cpu}
+    (reading, *reading_cpu), (seconds, *cpu) = np.diff(clocks, axis=0).tolist()
+    found = {
+        "seconds": seconds,
+        "reading": reading,
+        "cpu": sum(cpu),
+        "reading_cpu": sum(reading_cpu),
+        "alone": cpu[0] + max(cpu[1:], default=0.0),
+        "reading_alone": reading_cpu[0] + max(reading_cpu[1:], default=0.0),
+    }
+    return {name: round(value, 3) for name, value in found.items()}
 
 
 def _clocks():
-    """Seconds of the wall, and of this process and all workers."""
+    """Seconds of the wall, of this process, and of every worker."""
     workers = {}
     if "distributed" in sys.modules:
         from distributed.client import _get_global_client
 
         client = _get_global_client()
         workers = {} if client is None else client.run(time.process_time)
-    return time.perf_counter(), time.process_time() + sum(workers.values())
+    return time.perf_counter(), time.process_time(), *(workers[name] for name in sorted(workers))
 
 
 def compiled(table_of, chosen):
