@@ -33,7 +33,7 @@ from pathlib import Path
 import numpy as np
 
 PARTS = ("workers", "memory", "large", "growth", "peer")
-CHUNK, WIDTH = 250_000, 20
+CHUNK, WIDTH = 1_000_000, 20  # 80 MB: Dask advises about 100
 STEPS = 20  # of a chain; a pass each
 SETTINGS = {"epsilon": 1.0, "random_state": 0}
 wanted = ""  # part of the names of estimators
@@ -188,7 +188,7 @@ def compiled(table_of, chosen):
     def job():
         found = {}
         for name, model in chosen.items():
-            timed(model, table_of(4 * CHUNK))  # something for every worker
+            timed(model, table_of(2 * CHUNK))  # something for every worker
             found[name] = timed(model, table_of(None))
         return found
 

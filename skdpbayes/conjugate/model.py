@@ -10,18 +10,18 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from scipy.special import gammaln
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from skdpbayes import randomness
 from skdpbayes._validation import check_choice, check_integer, check_real, take_rows
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting.chunks import ChunkedValues, Values, read_values
-from skdpbayes.fitting.estimator import make_budget, spent
+from skdpbayes.fitting.estimator import FitPlan, make_budget, spent
 from skdpbayes.fitting.units import WHOLE, share_out, sum_fractions, unit_codes
 from skdpbayes.privacy.budget import NO_NOISE, Budget, Noise
 from skdpbayes.privacy.calibration import smallest_noise
 from skdpbayes.privacy.composition.composed import repeat
-from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent, PureDP
+from skdpbayes.privacy.events import BoundedRange, NoPrivacy, PrivacyEvent, PureDP
 from skdpbayes.privacy.guarantee import PrivacyGuarantee, Unit
 from skdpbayes.privacy.mechanisms.bounded_range import bounded_range_eta
 from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian
@@ -57,6 +57,7 @@ class PrivatePosterior:
     released_: dict[str, Any]
     _draw: Callable[[np.random.Generator, int], np.ndarray]
     _max_draws: int | None = None
+    _records: Callable[[np.random.Generator, np.ndarray, int], np.ndarray] | None = None
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw parameters, first axis the draw; free and unlimited except for ``"ops"``.
@@ -80,6 +81,30 @@ class PrivatePosterior:
             )
         # Another stream than the one of the same seed that made the noise.
         return self._draw(randomness.derived_generator(random_state, 1), n_samples)
+
+    def sample_records(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Draw synthetic records from the posterior predictive; it costs no privacy.
+
+        Parameters are drawn once per call and the records given them: several calls are several
+        synthetic data sets, and what they differ in is what the release leaves unknown.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of records.
+        random_state : int, Generator or None, default=None
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Records as the model takes them, within its public bounds.
+        """
+        n_samples = check_integer("n_samples", n_samples, low=1)
+        if self._records is None:
+            raise TypeError("this model says how parameters are drawn, not how records are.")
+        generator = randomness.derived_generator(random_state, 1)
+        return self._records(generator, self._draw(generator, 1)[0], n_samples)
 
     def mean(self, random_state: Any = None) -> np.ndarray:
         """Posterior mean by Monte Carlo (for ``"ops"`` the mean of the released draws).
@@ -235,11 +260,6 @@ class ConjugateModel(BaseEstimator):
         self._check()
         values: Values | ChunkedValues | PersonValues = read_values(self._read, data)
         if units is not None:
-            if mechanism == "ops":
-                raise ValueError(
-                    "mechanism='ops' draws from a likelihood of whole records; with units use "
-                    "mechanism='laplace' or 'gaussian'."
-                )
             if isinstance(values, ChunkedValues):
                 raise TypeError("units are taken with data in memory only; load the chunks.")
             values = PersonValues.of(values.held, units)
@@ -255,36 +275,90 @@ class ConjugateModel(BaseEstimator):
         budget = make_budget(
             epsilon, delta, adjacency, ledger, random_state, n, unit=unit, stacklevel=3
         )
-        if mechanism == "ops":
-            plan = self._plan_draw(n, budget)
-        else:
-            l1, squared_l2, steps = self._moves(moved(adjacency))
-            if isinstance(values, PersonValues):
-                values.check(steps)
-            plan = _plan_noise(budget, mechanism, l1, squared_l2, steps * values.share)
-            # on what is added up, not on fractions of it
-            noise = replace(plan.noise, scale=plan.noise.scale / values.share)
-            plan = replace(plan, noise=noise)
-            plan = replace(plan, conditions=self._conditions())
+        plan = self._plan(n, budget, mechanism)
         # without noise the released statistic is the true one
         naive = posterior == "naive" or not budget.private
         self._check_release(naive)
         generator = randomness.make_generator(random_state)
+        records = getattr(clone(self), "_records", None)  # of the parameters as they are now
         claim = budget.reserve(plan, type(self).__name__)
         with spent(ledger):
             if mechanism == "ops":
                 assert isinstance(values, Values)
                 drawn = self._one_draw(values.held, plan.temper, budget, generator)
                 released = {"draws": drawn, "temperature": 1.0 / plan.temper}
-                return PrivatePosterior(claim, released, partial(_first_draws, drawn), 1)
-            return PrivatePosterior(claim, *self._release(values, plan.noise, naive, generator))
+                return PrivatePosterior(claim, released, partial(_first_draws, drawn), 1, records)
+            released, draw = self._release(values, plan.noise, naive, generator)
+            released |= {"n_total": n, "noise_scale": self._scale(plan.noise)}
+            return PrivatePosterior(claim, released, draw, None, records)
 
-    def _plan_draw(self, n: int, budget: Budget) -> ConjugatePlan:
-        words = "one draw from the tempered posterior"
-        if not budget.private:
-            return ConjugatePlan(NoPrivacy(), words)
-        temper, event, *conditions = self._temper(n, budget)
-        return ConjugatePlan(event, words, tuple(conditions), temper=temper)
+    def plan(
+        self,
+        n_samples: int,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        *,
+        mechanism: str = "laplace",
+        adjacency: str = "replace_one",
+        unit: Unit = "record",
+    ) -> FitPlan:
+        """Say without data what ``posterior`` would claim, and its noise or temperature.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of records, or of persons.
+        epsilon, delta, mechanism, adjacency
+            As for ``posterior``.
+        unit : {"record", "person"}, default="record"
+            What the guarantee protects.
+
+        Returns
+        -------
+        FitPlan
+
+        Examples
+        --------
+        >>> from skdpbayes.conjugate import BetaBernoulli
+        >>> print(BetaBernoulli().plan(400, epsilon=0.5))
+        BetaBernoulli would release:
+          claim        0.5-differentially private when one record is replaced by another ...
+          noise_scale  2
+        """
+        n = check_integer("n_samples", n_samples, low=self._fewest)
+        check_choice("mechanism", mechanism, MECHANISMS)
+        check_choice("unit", unit, ("record", "person"))
+        self._check()
+        budget = make_budget(epsilon, delta, adjacency, None, None, n, unit=unit, stacklevel=3)
+        plan = self._plan(n, budget, mechanism)
+        of_draw, of_noise = {"temperature": 1.0 / plan.temper}, self._scale(plan.noise)
+        numbers = of_draw if mechanism == "ops" else {"noise_scale": of_noise}
+        return FitPlan(type(self).__name__, budget.claim(plan), numbers, plan, {})
+
+    def _plan(self, n: int, budget: Budget, mechanism: str) -> ConjugatePlan:
+        if mechanism == "ops":
+            words = "one draw from the tempered posterior"
+            if budget.unit != "record":
+                raise ValueError(
+                    "mechanism='ops' draws from a likelihood of whole records; with units use "
+                    "mechanism='laplace' or 'gaussian'."
+                )
+            if not budget.private:
+                return ConjugatePlan(NoPrivacy(), words)
+            temper, event, *conditions = self._temper(n, budget)
+            return ConjugatePlan(event, words, tuple(conditions), temper=temper)
+        l1, squared_l2, steps = self._moves(moved(budget.adjacency))
+        share = 1 if budget.unit == "record" else WHOLE
+        # squares of a grid have up to 2^20 steps
+        if share > 1 and n * max(steps, 1 << 20) * share >= 2**62:
+            raise ValueError(
+                f"the fractions of {n} persons do not fit into 64 bits at {steps} steps per "
+                "record; use a smaller bound."
+            )
+        plan = _plan_noise(budget, mechanism, l1, squared_l2, steps * share)
+        # on what is added up, not on fractions of it
+        noise = replace(plan.noise, scale=plan.noise.scale / share)
+        return replace(plan, noise=noise, conditions=self._conditions())
 
     def _check(self) -> None:
         """Check the model's own parameters."""
@@ -305,12 +379,12 @@ class ConjugateModel(BaseEstimator):
         """L1 and squared L2 sensitivity if so many records change, and integer steps per unit."""
         raise NotImplementedError
 
+    def _scale(self, noise: Noise) -> Any:
+        """Scale of the noise in units of the released statistics."""
+        return noise.scale
+
     def _release(
-        self,
-        values: AnyValues,
-        noise: Noise,
-        naive: bool,
-        generator: np.random.Generator,
+        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
     ) -> tuple[dict[str, Any], Draw]:
         """Release noisy statistics; return them and the posterior that follows from them."""
         raise NotImplementedError
@@ -345,14 +419,6 @@ class PersonValues:
         used, weight = share_out(codes, n_units)
         return cls(held if used is None else take_rows(held, used), weight, n_units)
 
-    def check(self, steps: int) -> None:
-        """Refuse sums that 64 bits do not hold; squares of a grid have up to 2^20 steps."""
-        if self.size * max(steps, 1 << 20) * self.share >= 2**62:
-            raise ValueError(
-                f"the fractions of {self.size} persons do not fit into 64 bits at {steps} steps "
-                "per record; use a smaller bound."
-            )
-
     def total(self, kernel: Callable[[Any], np.ndarray]) -> np.ndarray:
         """Return a sum over records by their weights that is exact, in units of 1 / share."""
         return sum_fractions(self.weight, lambda rows: kernel(take_rows(self.held, rows)))
@@ -379,11 +445,12 @@ def total_of(values: np.ndarray) -> np.ndarray:
     return np.asarray(values.sum(keepdims=True))
 
 
-def ops_eta(budget: Budget) -> float:
-    """Range of the log-density ratio that the budget allows a single draw."""
-    if budget.delta == 0.0:
-        return budget.epsilon
-    return max(budget.epsilon, bounded_range_eta(budget.epsilon, budget.delta))
+def tempered(budget: Budget, width: float, slack: float = 1e-12) -> tuple[float, BoundedRange]:
+    """Return the power of a draw whose log-likelihood ratio has this range, and its event."""
+    eta = budget.epsilon
+    if budget.delta > 0.0:
+        eta = max(eta, bounded_range_eta(eta, budget.delta))
+    return min(1.0, eta / width * (1.0 - slack)), BoundedRange(eta)
 
 
 def snapped(draws: np.ndarray, low: float, high: float) -> np.ndarray:

@@ -15,13 +15,12 @@ from skdpbayes.conjugate.model import (
     AnyValues,
     Draw,
     draw_from_log_weights,
-    ops_eta,
     release_sums,
+    tempered,
 )
 from skdpbayes.conjugate.normal import NormalModel
 from skdpbayes.fitting.chunks import Values
 from skdpbayes.privacy.budget import Budget, Noise
-from skdpbayes.privacy.events import BoundedRange
 from skdpbayes.privacy.sensitivity import moved
 
 __all__ = ["NormalMeanVariance"]
@@ -68,17 +67,22 @@ class NormalMeanVariance(NormalModel):
         share = self.min_deviation
         check_real("min_deviation", share, low=0.0, high=1.0, closed="neither")
 
+    def _records(
+        self, generator: np.random.Generator, parameter: np.ndarray, n_samples: int
+    ) -> np.ndarray:
+        mean, variance = parameter
+        return np.clip(generator.normal(mean, np.sqrt(variance), n_samples), *self.bounds)
+
     def _moves(self, records: int) -> tuple[float, float, int]:
         return 1.125 * records, records**2, models.GRID
 
+    def _scale(self, noise: Noise) -> float:
+        return noise.scale / models.GRID
+
     def _release(
-        self,
-        values: AnyValues,
-        noise: Noise,
-        naive: bool,
-        generator: np.random.Generator,
+        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
     ) -> tuple[dict[str, Any], Draw]:
-        n, scale = values.size, noise.scale / models.GRID
+        n, scale = values.size, self._scale(noise)
         kappa = models.moment_offset(noise.law)
         exact = values.total(partial(self._integer_sums, offset=int(kappa * models.GRID**2)))
         parts = [
@@ -86,7 +90,7 @@ class NormalMeanVariance(NormalModel):
             for i, unit in enumerate(_UNITS.tolist())
         ]
         noisy = np.concatenate(parts) / _UNITS
-        released = {"sums": noisy, "n_total": n, "noise_scale": scale}
+        released = {"sums": noisy}
         if noise.law == "none" and isinstance(values, Values):
             moments = float(values.held.mean()), float(values.held.var())
             return released, partial(_draw_normal, n, moments)
@@ -110,8 +114,7 @@ class NormalMeanVariance(NormalModel):
         return top + max(steep - top, 2.0)
 
     def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
-        eta, width = ops_eta(budget), self.ops_range(budget.adjacency)
-        return min(1.0, eta / width * (1.0 - 1e-12)), BoundedRange(eta)
+        return tempered(budget, self.ops_range(budget.adjacency))
 
     def _one_draw(
         self, values: np.ndarray, temper: float, budget: Budget, generator: np.random.Generator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -17,13 +18,12 @@ from skdpbayes.conjugate.model import (
     Draw,
     draw_from_log_weights,
     log_noise_at,
-    ops_eta,
     release_sums,
     snapped,
+    tempered,
     total_of,
 )
 from skdpbayes.privacy.budget import Budget, Noise
-from skdpbayes.privacy.events import BoundedRange
 from skdpbayes.privacy.sensitivity import moved
 
 __all__ = ["GammaPoisson"]
@@ -84,15 +84,16 @@ class GammaPoisson(ConjugateModel):
             raise ValueError("data must be counts (whole numbers >= 0), at least one.")
         return np.minimum(counts, self.max_count)
 
+    def _records(
+        self, generator: np.random.Generator, parameter: np.ndarray, n_samples: int
+    ) -> np.ndarray:
+        return np.minimum(generator.poisson(parameter, n_samples), self.max_count)
+
     def _moves(self, records: int) -> tuple[float, float, int]:
         return 1.0, 1.0, self.max_count
 
     def _release(
-        self,
-        values: AnyValues,
-        noise: Noise,
-        naive: bool,
-        generator: np.random.Generator,
+        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
     ) -> tuple[dict[str, Any], Draw]:
         n, top = values.size, self.max_count * values.size
         noisy = int(release_sums(generator, values, values.total(total_of), noise)[0])
@@ -102,15 +103,13 @@ class GammaPoisson(ConjugateModel):
             s = np.arange(max(0, first - reach), min(top, first + reach) + 1)
             prior = gammaln(s + self.shape) - gammaln(s + 1.0) + s * np.log(n / (n + self.rate))
             first, log_weights = int(s[0]), prior + log_noise_at(noise, noisy - s)
-        released = {"total": noisy, "n_total": n, "noise_scale": noise.scale}
-        return released, partial(_draw_gamma, first, log_weights, self.shape, self.rate + n)
+        return {"total": noisy}, partial(_draw_gamma, first, log_weights, self.shape, self.rate + n)
 
     def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
         low, high = self._range
-        eta, width = ops_eta(budget), _largest_range(self.max_count, low, high)
         if moved(budget.adjacency) == 2:
-            width = self.max_count * np.log(high / low)
-        return min(1.0, eta / width), BoundedRange(eta)
+            return tempered(budget, self.max_count * math.log(high / low))
+        return tempered(budget, _largest_range(self.max_count, low, high))
 
     def _one_draw(
         self, values: np.ndarray, temper: float, budget: Budget, generator: np.random.Generator

@@ -26,6 +26,7 @@ from skdpbayes import (
     PrivateBayesianRidge,
     PrivateBoundsScaler,
     PrivateHMM,
+    RowBlocks,
     models,
     privacy_of,
     randomness,
@@ -50,6 +51,7 @@ from skdpbayes.estimators.network.potential import NetworkPotential
 from skdpbayes.estimators.ridge.plan import exact_moments, pack, weights
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting import records as fitting_records
+from skdpbayes.fitting.records import Public, Records
 from skdpbayes.fitting.units import MOST_RECORDS, WHOLE, Members, share_out, unit_codes
 from skdpbayes.metrics import (
     private_accuracy,
@@ -59,10 +61,9 @@ from skdpbayes.metrics import (
     private_scorer,
 )
 from skdpbayes.model_selection import PrivateGridSearchCV
+from skdpbayes.preprocessing.private_bounds import count_below
 from skdpbayes.privacy import GaussianDP, PersonsObjectivePerturbation, PureDP
 from skdpbayes.privacy.sensitivity import moment_moves
-from tests.estimators.test_replay import check_distances
-from tests.replay import differing_state, replay
 
 
 def visits(seed=0, n_persons=60, n_features=3):
@@ -662,22 +663,73 @@ class TestChains:
             assert mean != pytest.approx(np.mean(numbers), rel=0.1)
 
 
-REFUSING = {
-    "bounds": PrivateBoundsScaler(),
-    "search": PrivateGridSearchCV(
+def test_a_search_with_another_private_step_says_that_it_takes_no_units():
+    X, y, ids = visits()
+    model = PrivateGridSearchCV(
         make_pipeline(PrivateBoundsScaler(), ObjPertLogisticRegression()),
         {"objpertlogisticregression__inference_budget": [0.0]},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSING)
-def test_who_does_not_take_units_says_so(name):
-    X, y, ids = visits()
-    model = REFUSING[name]
-    with pytest.raises(TypeError, match="no guarantee for all records of a person"):
+    )
+    with pytest.raises(TypeError, match="takes one private step"):
         model.fit(X, y, units=ids)
     assert not hasattr(model, "privacy_")
+
+
+class TestBounds:
+    THRESHOLDS = np.linspace(-1.0, 1.0, 21)[None].repeat(3, axis=0)
+
+    @pytest.mark.parametrize("pair", [neighbors, longest_neighbors])
+    def test_a_whole_person_moves_a_count_as_one_record_may(self, pair):
+        def counted(table, weighted=True):
+            X, _, ids = table
+            rows = Records(Public(len(X), 3), X)
+            rows = rows.of_units(ids) if weighted else rows
+            return rows.total(count_below, self.THRESHOLDS)
+
+        tables = pair()
+        moves = np.abs(np.subtract(*map(counted, tables)))
+        whole = PrivateBoundsScaler(1.0).plan(10_000, 3, unit="person").plan.whole
+        assert 0.99 * whole < moves.max() <= whole == WHOLE
+        # a person of 40 records would move an unweighted count by so many
+        assert np.abs(np.subtract(*(counted(t, weighted=False) for t in tables))).max() > 5
+
+    @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+    @pytest.mark.parametrize("delta", [0.0, 1e-6])
+    def test_the_price_is_that_of_whole_counts_on_the_fine_grid(self, adjacency, delta):
+        model = PrivateBoundsScaler(1.0, delta, adjacency=adjacency)
+        person, record = (model.plan(10_000, 3, unit=unit) for unit in ("person", "record"))
+        assert person.plan.event.event.shift == WHOLE
+        assert person.plan.event.event.scale == pytest.approx(
+            record.plan.event.event.scale * WHOLE, rel=1e-3
+        )
+        ratio = person.numbers["noise_"].scale / record.numbers["noise_"].scale
+        assert ratio == pytest.approx(1.0, rel=1e-3)
+        assert person.privacy.delta_at(1.0) <= delta * (1 + 1e-9)
+        # the pair of laws of any shorter move loses no more, at every epsilon
+        few = 8  # of a grid with so many steps in a count
+        grid = np.linspace(0.0, 1.2, 13)
+        kind = type(person.plan.event.event)
+        worst = [kind(2.0 * few, few).delta_at(e) for e in grid]
+        for shift in range(1, few):
+            shorter = [kind(2.0 * few, shift).delta_at(e) for e in grid]
+            assert np.all(np.subtract(shorter, worst) <= 1e-15)
+
+    def test_bounds_of_persons_are_those_of_one_record_each(self):
+        rng = np.random.default_rng(0)
+        values = rng.normal([50.0, 3e4], [15.0, 8e3], (6000, 2))
+        sizes = rng.choice([1, 2, 4, 8], 6000)
+        ids = np.repeat(np.arange(6000), sizes)
+        scaler = PrivateBoundsScaler(1.0, 1e-6, random_state=0)
+        many = scaler.fit(values[ids], units=ids).bounds_
+        once = scaler.fit(values, units=np.arange(6000)).bounds_
+        np.testing.assert_array_equal(many, once)
+        assert scaler.privacy_.unit == "person"
+        chunks = [slice(0, 7), slice(7, 7), slice(7, 9000), slice(9000, None)]
+        table, whose = (RowBlocks([part[c] for c in chunks]) for part in (values[ids], ids))
+        np.testing.assert_array_equal(scaler.fit(table, units=whose).bounds_, many)
+        # the outer values of frequent visitors count no more than anybody's
+        loud = np.append(values, np.tile([[1e6, 1e6]], (6000, 1)), axis=0)
+        whose = np.append(np.arange(6000), np.zeros(6000, dtype=int))
+        assert scaler.fit(loud, units=whose).bounds_.max() < 1e5 < scaler.fit(loud).bounds_.max()
 
 
 def test_pipelines_route_units_and_the_ledger_counts_persons(tmp_path):
@@ -1032,71 +1084,21 @@ def test_the_number_of_records_is_in_no_public_number(name, adjacency):
     assert (mutant.privacy, str(mutant.numbers)) != plans[0][:2]
 
 
-# Forty records of one label at the bound, or seven of the other: one person holds the class alone.
-ALONE = {
-    "objective": ObjPertLogisticRegression(1.0, classes=[0, 1]),
-    "pure objective": ObjPertLogisticRegression(1.0, 0.0, classes=[0, 1]),
-    "output": ObjPertLogisticRegression(1.0, mechanism="output", classes=[0, 1]),
-    "one draw": OPSLogisticRegression(1.0, n_batches=1, n_steps=4, classes=[0, 1]),
-    "ridge": PrivateBayesianRidge(1.0, target_bounds=(0, 1)),
-    "moments": LaplaceNaiveBayes(
-        1.0, distribution="gaussian", bounds=(-1, 1), classes=[0, 1], mechanism="laplace"
-    ),
-    "chain": DPSGLDClassifier(1.0, n_steps=5, classes=[0, 1]),
-    "chain in batches": DPSGLDClassifier(
-        1.0, n_steps=5, batch_size=20, preconditioner=None, classes=[0, 1]
-    ),
-    "network": DPSGLDNetworkClassifier(
-        1.0, hidden_layer_sizes=(3,), n_steps=3, classes=[0, 1], n_kept=1
-    ),
-}
+def test_audits_of_whole_persons(monkeypatch):
+    """By the user's function; ``tests/audit_cases.py`` has the matrix."""
+    model = LaplaceNaiveBayes(2.0, binarize=0.0, classes=[0, 1], predictive_draws=1)
+    X, end = visits()[0][:40], np.eye(3)[0]
+    others = X, np.zeros(40, dtype=int), np.arange(40)
+    before, after = with_person(others, end, 1, 40), with_person(others, -end, 0, 7)
+    how = {"units": before[2], "neighbor": after, "n_trials": 100, "random_state": 0}
+    how["score"] = lambda fitted: fitted.statistics_
+    honest = audit(model, *before[:2], **how)
+    assert (honest.verdict, honest.claim.unit) == ("not refuted", "person")
 
+    def added(codes, n_units):  # a mutant: records are added instead of averaged
+        return None, np.ones(len(codes))
 
-def alone():
-    """Others have one record each, so that sums of a mutant fit into the grid of so many."""
-    X, end = visits(n_persons=30)[0][:40], np.eye(3)[0]
-    table = X, np.zeros(40, dtype=int), np.arange(40)
-    return with_person(table, end, 1, 40), with_person(table, -end, 0, 7)
-
-
-def added(codes, n_units):
-    """A mutant of `share_out`: records are added instead of averaged."""
-    return None, np.ones(len(codes))
-
-
-class TestWholePersons:
-    """The fit on one table replayed on its neighbor, and fits told apart by what they release."""
-
-    @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
-    @pytest.mark.parametrize("name", ALONE)
-    def test_replay(self, name, adjacency, monkeypatch):
-        before, after = alone()
-        params = {"adjacency": adjacency, "random_state": 5}
-        if adjacency == "zero_out":  # she is there and contributes nothing
-            after = with_person(before, np.zeros(3), 0, 1)
-            if name in ("ridge", "moments", "chain", "network"):
-                pytest.skip("a row of zeros is not nothing there")
-            params["fit_intercept"] = False
-
-        def make():
-            return clone(ALONE[name]).set_params(**params)
-
-        first, second, tape = replay(make, before, after)
-        # not even the number of records: everything that a fit leaves behind is equal
-        assert differing_state(first, second) == set()
-        check_distances(first, tape, adjacency)
-        assert any(place.distance > 0.0 for place in tape.distances)
-        monkeypatch.setattr(fitting_records, "share_out", added)
-        with pytest.raises(AssertionError):
-            check_distances(*replay(make, before, after)[::2], adjacency)
-
-    def test_audit(self, monkeypatch):
-        model = clone(ALONE["objective"]).set_params(epsilon=6.0, delta=1e-2)
-        before, after = alone()
-        how = {"units": before[2], "neighbor": after, "n_trials": 200, "random_state": 0}
-        honest = audit(model, *before[:2], confidence=0.9999, **how)
-        assert (honest.verdict, honest.claim.unit) == ("not refuted", "person")
-        monkeypatch.setattr(fitting_records, "share_out", added)
-        assert audit(model, *before[:2], confidence=0.999, **how).verdict == "refuted"
-        with pytest.raises(ValueError, match="neighbor must be"):
-            audit(model, *before[:2], units=before[2], neighbor=after[:2])
+    monkeypatch.setattr(fitting_records, "share_out", added)
+    assert audit(model, *before[:2], **how).verdict == "refuted"
+    with pytest.raises(ValueError, match="neighbor must be"):
+        audit(model, *before[:2], units=before[2], neighbor=after[:2])
