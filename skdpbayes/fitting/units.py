@@ -20,16 +20,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "MOST_RECORDS",
-    "WHOLE",
-    "Members",
-    "share_out",
-    "share_rows",
-    "sum_fractions",
-    "unit_codes",
-]
-
 MOST_RECORDS = 256
 """Records of one unit that are used."""
 WHOLE = 1 << 16

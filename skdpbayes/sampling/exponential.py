@@ -50,8 +50,6 @@ from skdpbayes.sampling.records import (
     read_records,
 )
 
-__all__ = ["SamplePlan", "one_posterior_sample", "plan_one_posterior_sample"]
-
 CALIBRATIONS = ("bounded_range", "wang2015")
 # Log-weights this far below the largest are raised to it; a double holds their exponential.
 DEEPEST = 700.0

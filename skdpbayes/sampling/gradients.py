@@ -40,8 +40,6 @@ from skdpbayes.sampling.records import (
     read_records,
 )
 
-__all__ = ["GradientPlan", "chain", "plan_chain"]
-
 # Fisher scoring needs an information matrix, which nobody has released.
 SAMPLERS = ("sgld", "sghmc", "sgnht")
 BATCHES, SMALLEST_BATCH = 12, 256

@@ -11,18 +11,6 @@ import numpy as np
 from skdpbayes.fitting.units import Members, share_out, unit_codes
 from skdpbayes.privacy.guarantee import PrivacyGuarantee, Unit
 
-__all__ = [
-    "ALONE",
-    "OwnRecords",
-    "PosteriorDraws",
-    "as_arrays",
-    "blocks",
-    "check_per_record",
-    "count_records",
-    "pick",
-    "read_records",
-]
-
 ALONE = "{} computes each row of its result from that row's record alone"
 # Numbers that a function of a block of records may return at a time.
 BLOCK_NUMBERS = 1 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import re
 from pathlib import Path
@@ -17,7 +18,9 @@ from skdpbayes import PrivacyLedger, models
 from skdpbayes.estimators.torch.estimator import PUBLIC_WEIGHTS, DPSGLDTorchClassifier
 from skdpbayes.estimators.torch.function import make_function, one_torch_thread
 from skdpbayes.estimators.torch.potential import ModulePotential
-from tests.contract import linear_data
+from tests.contract import Case, linear_data
+from tests.estimators import test_contract as contract
+from tests.estimators import test_promises as promises
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -290,3 +293,41 @@ def test_the_network_for_house_numbers_runs_on_a_stand_in_of_their_format(tmp_pa
     start = make_function(names["house_numbers"], (32, 32, 3), 3072, 10).start()
     moved = {name: part[-1].ravel() for name, part in model.sample_posterior().items()}
     assert np.abs(np.concatenate(list(moved.values())) - start).min() > 0.0
+
+
+# The promises of `tests.estimators.test_promises`, which run over estimators without extras.
+PROMISES = (
+    promises.test_a_frame_is_predicted_without_a_warning,
+    promises.test_a_refused_fit_changes_nothing_and_charges_nothing,
+    promises.test_an_overdrawn_ledger_leaves_the_earlier_fit,
+    promises.test_an_error_after_the_charge_leaves_the_earlier_fit_and_says_so,
+    promises.test_parameters_set_after_a_fit_do_not_change_it,
+    promises.test_a_plan_that_does_not_prove_the_claim_is_refused,
+    promises.test_text_columns_are_refused_with_a_remedy_and_no_value_is_quoted,
+    contract.test_a_fitted_object_holds_nothing_that_its_noise_was_made_from,
+    contract.test_a_large_delta_warns,
+    contract.test_privacy_attribute_states_what_was_asked_for,
+)
+CASE = Case(
+    DPSGLDTorchClassifier,
+    frozenset(),
+    params={"module": perceptron, "n_steps": 5},
+    others={"module": nn.Linear, "input_shape": (3, 1), "sampler": "sghmc"},
+)
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+def test_promises_of_all_estimators_are_kept(promise, tmp_path, monkeypatch):
+    given = {
+        "case": CASE,
+        "tmp_path": tmp_path,
+        "monkeypatch": monkeypatch,
+        "error": KeyboardInterrupt,
+        "source": 982_451_653,
+    }
+    promise(**{name: given[name] for name in inspect.signature(promise).parameters})
+
+
+@pytest.mark.slow
+def test_no_parameter_is_ignored():
+    assert promises.ignored_parameters(CASE, {}) == set()

@@ -6,10 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
 from skdpbayes import PrivacyLedger, papers
+from skdpbayes.conjugate import BetaBernoulli
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy import gdp_delta, gdp_mu
 from skdpbayes.sampling import one_posterior_sample
@@ -210,6 +212,35 @@ def test_random_scans_and_accept_steps():
     accept = [1 / (1 + math.exp(-r)) for r in (-3.0, -3.0 + shift)]
     assert math.log(accept[1] / accept[0]) <= shift
     assert papers.foulds2016_temperature(5.0, 0.1) == 1.0
+
+
+def test_tempered_priors_are_those_of_equation_six():
+    """Draws on points with a tempered prior, and of a beta model whose parameters are moved."""
+    coin = np.repeat([1, 0], [6, 14])
+    points = np.linspace(0.2, 0.8, 601)
+    prior = stats.beta(9.0, 5.0).logpdf(points)
+    on_points, of_beta = [], []
+    for i in range(250):
+        drawn = one_posterior_sample(
+            lambda p, x: np.where(x[:, None] == 1, np.log(p), np.log1p(-p)),
+            prior,
+            coin,
+            points=points,
+            bound=(math.log(0.2), math.log(0.8)),
+            temper_prior=True,
+            random_state=i,
+        )
+        on_points.append(drawn.draws[0])
+        moved = 1.0 + np.array([8.0, 4.0]) / drawn.temperature
+        model = BetaBernoulli(*moved, min_probability=0.2)
+        of_beta.append(model.posterior(coin, 1.0, mechanism="ops", random_state=i).sample()[0])
+    heat = drawn.temperature
+    law = np.exp((14 * np.log(points) + 18 * np.log1p(-points)) / heat)
+    whole = np.cumsum(law) / law.sum()
+    cold = np.cumsum(law**heat) / np.sum(law**heat)
+    for draws in (on_points, of_beta):
+        assert stats.kstest(draws, lambda p: np.interp(p, points, whole)).pvalue > 1e-3
+        assert stats.kstest(draws, lambda p: np.interp(p, points, cold)).pvalue < 1e-3
 
 
 def test_the_moments_bound_is_the_minimum_over_orders():

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from skdpbayes.privacy.events import PrivacyEvent
     from skdpbayes.privacy.guarantee import Adjacency
 
-__all__ = ["DPSGLDTorchClassifier"]
-
 # As for the multilayer perceptron: most of a record's gradient is small, and posteriors of networks
 # predict better when they are cold.
 CLIP_NORM = 0.3

@@ -14,8 +14,6 @@ from skdpbayes.estimators.chain.potential import ROUNDOFF
 from skdpbayes.estimators.torch.function import ModuleFunction
 from skdpbayes.fitting.units import MOST_RECORDS, Members
 
-__all__ = ["ModulePotential"]
-
 
 @dataclass
 class ModulePotential:
