@@ -38,14 +38,9 @@ from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian
 from skdpbayes.privacy.mechanisms.gdp import gdp_mu
 from skdpbayes.release.counts import counts
 
-<<<<<<< HEAD
-__all__ = ["fraction_noise", "fractions"]
-
 # Steps of the grid in a deviation of the noise, from which on it is as good as continuous.
 LEAST_DEVIATION = 1001.0
 
-=======
->>>>>>> main
 
 def fraction_noise(
     epsilon: float, delta: float, law: Law, moves: int, steps: int
