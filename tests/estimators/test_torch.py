@@ -18,6 +18,7 @@ from skdpbayes import PrivacyLedger, models
 from skdpbayes.estimators.torch.estimator import PUBLIC_WEIGHTS, DPSGLDTorchClassifier
 from skdpbayes.estimators.torch.function import make_function, one_torch_thread
 from skdpbayes.estimators.torch.potential import ModulePotential
+from skdpbayes.fitting.units import Members
 from tests.contract import Case, linear_data
 from tests.estimators import test_contract as contract
 from tests.estimators import test_promises as promises
@@ -30,6 +31,10 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 
 def perceptron(n_features, n_classes):
     return nn.Sequential(nn.Linear(n_features, 8), nn.Tanh(), nn.Linear(8, n_classes))
+
+
+def wide(n_features, n_classes):
+    return nn.Sequential(nn.Linear(n_features, 50), nn.LayerNorm(50), nn.Linear(50, n_classes))
 
 
 def convolution(n_features, n_classes):
@@ -130,6 +135,33 @@ def test_neighbors_differ_by_one_clipped_record_whatever_the_threads():
     # torch rounds differently in another place of a block; the clipped sums add up otherwise
     np.testing.assert_allclose(without + alone, sums[0], atol=1e-4)
     assert np.linalg.norm(alone) <= clip
+
+
+@pytest.mark.parametrize("sampled", [None, np.arange(0, 90, 2)])
+@pytest.mark.parametrize("module", [perceptron, wide])
+def test_how_many_records_a_person_has_changes_no_bit_of_the_others(module, sampled):
+    """The last bits of a row of a product depend on its place and on how many rows there are."""
+    rng = np.random.default_rng(0)
+    size = 64
+    X, y = rng.standard_normal((300, size)).astype(np.float32), rng.integers(0, 3, 300)
+    owner = np.append(np.arange(90), rng.integers(1, 90, 210))
+    function, sums = make_function(module(size, 3), None, size, 3), []
+    for more in (0, 1, 6):
+        rows = np.append(rng.standard_normal((more, size)).astype(np.float32), X, axis=0)
+        whose = np.append(np.zeros(more, dtype=np.intp), owner)
+        weight = np.where(whose == 0, 0.0, 0.125)  # all but that person
+        people = (np.append(np.zeros(more, dtype=np.int64), y), function, 1.0, 0.3)
+        with one_torch_thread():
+            potential = ModulePotential(rows, *people, 1, weight, Members.of(whose, 90))
+            sums.append(potential.gradients(function.start(), sampled)[0])
+            alike = ModulePotential(rows, *people, 2, weight, Members.of(whose, 90))
+            np.testing.assert_array_equal(alike.gradients(function.start(), sampled)[0], sums[-1])
+    np.testing.assert_array_equal(sums[0], sums[1])
+    np.testing.assert_array_equal(sums[0], sums[2])
+    alone = ModulePotential(rows, *people, 1, weight)  # the same records, one by one
+    chosen = Members.of(whose, 90).rows(np.arange(90) if sampled is None else sampled)
+    found = alone.gradients(function.start(), np.sort(chosen))[0]
+    np.testing.assert_allclose(found, sums[0], atol=1e-4)
 
 
 @pytest.mark.parametrize(

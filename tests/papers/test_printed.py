@@ -86,6 +86,33 @@ def test_fisher_scoring_is_priced_and_finds_the_mean():
     np.testing.assert_allclose(drawn.mean, [0.4, -0.2], atol=0.03)
 
 
+def test_fisher_scoring_pays_for_gradient_and_covariance_together():
+    """Neighboring batches by enumeration, in units of the printed noise of both releases."""
+    n, batch, public = 100, 10, {"epsilon": 2.0, "delta": 1e-4, "n_passes": 4.0}
+    x = np.random.default_rng(0).normal(size=(n, 2))
+    run = papers.wang2015_fisher_scoring(
+        gradient, None, [0, 0], x, lipschitz=1.0, step_size=1.0, batch_size=batch, **public
+    )
+    paid = 2.0 / run.privacy_.event.event.noise_multiplier
+    n_steps = n * public["n_passes"] / batch
+    logs = math.log(2.5 * n_steps / 1e-4) * math.log(2.0 / 1e-4)
+    noise = math.sqrt(32.0 * public["n_passes"] * logs / (n * batch * 2.0**2))
+    rng, largest = np.random.default_rng(0), np.zeros(2)
+    for _ in range(2000):
+        others = rng.normal(size=2) + rng.choice([0.0, 1.0]) * rng.normal(size=(batch - 1, 2))
+        rows = np.vstack([others, rng.normal(size=(2, 2))])
+        rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True))
+        if rng.random() < 0.5:
+            rows[-2:] = [rows[0], -rows[0]]
+        first, second = rows[:-1], np.delete(rows, -2, axis=0)
+        mean = np.linalg.norm(first.mean(axis=0) - second.mean(axis=0)) / noise
+        gap = (np.cov(first.T) - np.cov(second.T))[np.triu_indices(2)]
+        move = math.hypot(mean, np.linalg.norm(gap) / (7.0 * noise))
+        largest = np.maximum(largest, [move, mean])
+    assert 0.95 * paid < largest[0] <= paid
+    assert largest[0] > 1.005 * largest[1]  # who paid for the gradient alone would claim too much
+
+
 def test_fisher_scoring_refuses_gradients_that_mix_records(tmp_path):
     """A transposed array has as many numbers; its rows would be made of many records."""
     x = np.random.default_rng(0).normal(size=(100, 2))
