@@ -10,7 +10,10 @@ from sklearn.pipeline import Pipeline
 
 from skdpbayes._validation import check_is_fitted, check_real
 
-__all__ = ["Summary", "summary"]
+HARDLY_MEASURED = (
+    "A coefficient outside its interval was hardly measured, and its interval is the prior's:\n"
+    "columns that together are nearly a constant (leave one category unlisted), or much noise."
+)
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,8 @@ class Summary:
                     if "low" in row:
                         line += f"  [{row['low']:.5g}, {row['high']:.5g}]"
                     lines.append(line)
+        if any(not row["low"] <= row["coef"] <= row["high"] for row in self.rows() if "low" in row):
+            lines += ["", HARDLY_MEASURED]
         return "\n".join(lines)
 
 

@@ -18,8 +18,6 @@ from skdpbayes.fitting.records import Block
 if TYPE_CHECKING:
     from skdpbayes.estimators.ops.plan import DensityPlan, LangevinPlan, ModePlan
 
-__all__ = ["LaplacePosterior", "SamplePosterior", "student_bounds", "wald_bounds"]
-
 
 def _without_interval(loss: models.Loss) -> dict[str, str]:
     """Say why there are no intervals, where there are none."""
