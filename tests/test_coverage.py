@@ -1,4 +1,4 @@
-"""Intervals cover as often as they say: a few tables of every cell's kind from the grid of the guide.
+"""Intervals cover as often as they say: a few tables for some cells of the user guide's grid.
 
 Two-sided: they must not cover too rarely, and half as wide they must cover too rarely, so that
 none covers by being far too wide. ``docs/coverage.csv`` has the numbers with more tables.
