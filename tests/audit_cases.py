@@ -42,6 +42,7 @@ from tests.audit_tools import (
     kicks_of,
     log_odds_of,
     moves_of,
+    output_at_one,
 )
 
 # At (6, 0.01) a Gaussian mechanism has mu = 2: hundreds of fits prove more than half of it and tell
@@ -61,6 +62,55 @@ class EventLogHMM(PrivateHMM):
         return super().fit(X[:, 2:], times=X[:, 0], sequences=X[:, 1])
 
 
+class OfPersons:
+    """Takes the last column of the rows for whose they are."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        X = np.asarray(X)
+        return super().fit(X[:, :-1], y, units=X[:, -1].astype(np.int64))  # type: ignore[misc]
+
+
+class ObjPertOfPersons(OfPersons, ObjPertLogisticRegression):
+    pass
+
+
+class OPSOfPersons(OfPersons, OPSLogisticRegression):
+    pass
+
+
+class SVCOfPersons(OfPersons, OPSLinearSVC):
+    pass
+
+
+class ChainOfPersons(OfPersons, DPSGLDClassifier):
+    pass
+
+
+class RegressionOfPersons(OfPersons, DPSGLDRegressor):
+    pass
+
+
+class NetworkOfPersons(OfPersons, DPSGLDNetworkClassifier):
+    pass
+
+
+class CountsOfPersons(OfPersons, LaplaceNaiveBayes):
+    pass
+
+
+class MomentsOfPersons(OfPersons, PrivateBayesianRidge):
+    pass
+
+
+class EventsOfPersons(EventLogHMM):
+    """The last column says whose an event is."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        X = np.asarray(X)
+        settings = {"times": X[:, 0], "sequences": X[:, 1], "units": X[:, -1]}
+        return PrivateHMM.fit(self, X[:, 2:-1], **settings)
+
+
 @dataclass(frozen=True)
 class Case:
     """One audit: an estimator, a pair of data sets, and what an adversary looks at."""
@@ -76,6 +126,8 @@ class Case:
     cost: int = 1
     """By how much fits are slower than those of other cases; fewer are made."""
     note: str = ""
+    n_first: int = 1
+    """Number of records of the first person."""
 
     @property
     def adjacency(self) -> str:
@@ -83,8 +135,12 @@ class Case:
 
     @property
     def name(self) -> str:
-        kind = self.estimator.__name__.replace("EventLogHMM", "PrivateHMM")
-        return f"{kind} {self.label} {self.adjacency}"
+        public = (kind for kind in self.estimator.__mro__ if kind.__module__ != __name__)
+        return f"{next(public).__name__} {self.label} {self.adjacency}"
+
+    @property
+    def unit(self) -> str:
+        return "record" if self.n_first == 1 else "person"
 
     @property
     def neighbors(self) -> str:
@@ -94,14 +150,14 @@ class Case:
 
     @property
     def data(self) -> tuple[Any, ...]:
-        return (self.pair.X,) if self.estimator is EventLogHMM else (self.pair.X, self.pair.y)
+        alone = issubclass(self.estimator, EventLogHMM)
+        return (self.pair.X,) if alone else (self.pair.X, self.pair.y)
 
     @property
     def neighbor(self) -> tuple[Any, ...]:
         if self.deletes:
-            return tuple(part[1:] for part in self.data)
-        other = self.pair.neighbor
-        return other[:1] if self.estimator is EventLogHMM else other
+            return tuple(part[self.n_first :] for part in self.data)
+        return self.pair.neighbor[: len(self.data)]
 
     def build(self, **params: Any) -> BaseEstimator:
         known = self.estimator().get_params()
@@ -453,6 +509,46 @@ CASES: list[Case] = [
         EMPTY,
         draws_of,
     ),
+]
+
+MANY, FEW = 40, 7
+
+
+def _of_persons(estimator: Any, name: str) -> list[Case]:
+    """The first record belongs to somebody with forty such records; the other one with seven."""
+
+    def repeated(X: np.ndarray, y: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        whose = np.repeat(np.arange(len(X)), [n] + [1] * (len(X) - 1))
+        return np.column_stack([X[whose], whose]), y[whose]
+
+    cases = []
+    for adjacency in ("replace_one", "zero_out"):
+        case = next(case for case in CASES if case.name == f"{name} {adjacency}")
+        words = f"{case.pair.description} (forty records of one person against seven)"
+        pair = NeighborPair(
+            *repeated(case.pair.X, case.pair.y, MANY),
+            repeated(*case.pair.neighbor, FEW),
+            words.replace(" against seven", "") if case.deletes else words,
+            case.pair.params,
+        )
+        look = case.look or output_at_one
+        changes = {"pair": pair, "look": look, "label": f"{case.label}, persons", "n_first": MANY}
+        cases.append(replace(case, estimator=estimator, **changes))
+    return cases
+
+
+CASES += [
+    *_of_persons(ObjPertOfPersons, "ObjPertLogisticRegression objective"),
+    *_of_persons(OPSOfPersons, "OPSLogisticRegression rejection"),
+    *_of_persons(SVCOfPersons, "OPSLinearSVC Langevin"),
+    *_of_persons(ChainOfPersons, "DPSGLDClassifier SGLD"),
+    *_of_persons(ChainOfPersons, "DPSGLDClassifier Poisson batches"),
+    *_of_persons(RegressionOfPersons, "DPSGLDRegressor regression"),
+    *_of_persons(NetworkOfPersons, "DPSGLDNetworkClassifier network"),
+    *_of_persons(CountsOfPersons, "LaplaceNaiveBayes Laplace, Bernoulli"),
+    *_of_persons(CountsOfPersons, "LaplaceNaiveBayes Gaussian, bounds"),
+    *_of_persons(EventsOfPersons, "PrivateHMM Laplace"),
+    *_of_persons(MomentsOfPersons, "PrivateBayesianRidge Gaussian"),
 ]
 
 # The densities of tempered draws differ so little that hundreds of fits prove 0 % of the claim, and

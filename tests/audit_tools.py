@@ -48,6 +48,11 @@ def coefficient_gap(fitted: Any) -> float:
     return float(fitted.coef_[0, 0] - fitted.coef_[0, 1])
 
 
+def output_at_one(fitted: Any) -> float:
+    """What a model of one feature says of the row that changes."""
+    return float(fitted.decision_function([[1.0]])[0])
+
+
 def draws_of(fitted: Any) -> np.ndarray:
     chain = {"posterior": "chain"} if isinstance(fitted, DPSGLDRegressor) else {}
     return np.ravel(fitted.sample_posterior(**chain)["coef"])

@@ -83,6 +83,11 @@ class BetaBernoulli(ConjugateModel):
     def _read(self, data: Any) -> np.ndarray:
         return check_binary(data)
 
+    def _records(
+        self, generator: np.random.Generator, parameter: np.ndarray, n_samples: int
+    ) -> np.ndarray:
+        return (generator.random(n_samples) < parameter).astype(np.int64)
+
     def _moves(self, records: int) -> tuple[float, float, int]:
         return 1.0, 1.0, 1
 
@@ -174,6 +179,12 @@ class DirichletCategorical(ConjugateModel):
         if bad or codes.min() < 0 or codes.max() >= self.n_categories:
             raise ValueError(f"data must be codes 0, ..., {self.n_categories - 1}; at least one.")
         return codes
+
+    def _records(
+        self, generator: np.random.Generator, parameter: np.ndarray, n_samples: int
+    ) -> np.ndarray:
+        steps = np.cumsum(parameter)
+        return np.searchsorted(steps[:-1], generator.random(n_samples) * steps[-1], side="right")
 
     def _moves(self, records: int) -> tuple[float, float, int]:
         return records, records, 1

@@ -10,7 +10,7 @@ from scipy.special import expit, logsumexp
 
 from skdpbayes import samplers
 from skdpbayes._validation import check_choice, check_real
-from skdpbayes.conjugate.counts import check_binary
+from skdpbayes.conjugate.counts import BetaBernoulli, check_binary
 from skdpbayes.conjugate.model import (
     ATTEMPTS,
     AnyValues,
@@ -85,6 +85,8 @@ class LogitNormalBernoulli(ConjugateModel):
 
     def _read(self, data: Any) -> np.ndarray:
         return check_binary(data)
+
+    _records = BetaBernoulli._records
 
     def _moves(self, records: int) -> tuple[float, float, int]:
         return 1.0, 1.0, 1

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from scipy.special import gammaln
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from skdpbayes import randomness
 from skdpbayes._validation import check_choice, check_integer, check_real, take_rows
@@ -57,6 +57,7 @@ class PrivatePosterior:
     released_: dict[str, Any]
     _draw: Callable[[np.random.Generator, int], np.ndarray]
     _max_draws: int | None = None
+    _records: Callable[[np.random.Generator, np.ndarray, int], np.ndarray] | None = None
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw parameters, first axis the draw; free and unlimited except for ``"ops"``.
@@ -80,6 +81,30 @@ class PrivatePosterior:
             )
         # Another stream than the one of the same seed that made the noise.
         return self._draw(randomness.derived_generator(random_state, 1), n_samples)
+
+    def sample_records(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Draw synthetic records from the posterior predictive; it costs no privacy.
+
+        Parameters are drawn once per call and the records given them: several calls are several
+        synthetic data sets, and what they differ in is what the release leaves unknown.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of records.
+        random_state : int, Generator or None, default=None
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Records as the model takes them, within its public bounds.
+        """
+        n_samples = check_integer("n_samples", n_samples, low=1)
+        if self._records is None:
+            raise TypeError("this model says how parameters are drawn, not how records are.")
+        generator = randomness.derived_generator(random_state, 1)
+        return self._records(generator, self._draw(generator, 1)[0], n_samples)
 
     def mean(self, random_state: Any = None) -> np.ndarray:
         """Posterior mean by Monte Carlo (for ``"ops"`` the mean of the released draws).
@@ -270,14 +295,16 @@ class ConjugateModel(BaseEstimator):
         naive = posterior == "naive" or not budget.private
         self._check_release(naive)
         generator = randomness.make_generator(random_state)
+        records = getattr(clone(self), "_records", None)  # of the parameters as they are now
         claim = budget.reserve(plan, type(self).__name__)
         with spent(ledger):
             if mechanism == "ops":
                 assert isinstance(values, Values)
                 drawn = self._one_draw(values.held, plan.temper, budget, generator)
                 released = {"draws": drawn, "temperature": 1.0 / plan.temper}
-                return PrivatePosterior(claim, released, partial(_first_draws, drawn), 1)
-            return PrivatePosterior(claim, *self._release(values, plan.noise, naive, generator))
+                return PrivatePosterior(claim, released, partial(_first_draws, drawn), 1, records)
+            released, draw = self._release(values, plan.noise, naive, generator)
+            return PrivatePosterior(claim, released, draw, None, records)
 
     def _plan_draw(self, n: int, budget: Budget) -> ConjugatePlan:
         words = "one draw from the tempered posterior"

@@ -150,6 +150,11 @@ class NormalMean(NormalModel):
     def _width(self) -> float:
         return float(self.bounds[1]) - float(self.bounds[0])
 
+    def _records(
+        self, generator: np.random.Generator, parameter: np.ndarray, n_samples: int
+    ) -> np.ndarray:
+        return np.clip(generator.normal(parameter, self.scale, n_samples), *self.bounds)
+
     def _moves(self, records: int) -> tuple[float, float, int]:
         return records, records**2, models.GRID
 

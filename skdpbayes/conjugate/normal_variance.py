@@ -68,6 +68,12 @@ class NormalMeanVariance(NormalModel):
         share = self.min_deviation
         check_real("min_deviation", share, low=0.0, high=1.0, closed="neither")
 
+    def _records(
+        self, generator: np.random.Generator, parameter: np.ndarray, n_samples: int
+    ) -> np.ndarray:
+        mean, variance = parameter
+        return np.clip(generator.normal(mean, np.sqrt(variance), n_samples), *self.bounds)
+
     def _moves(self, records: int) -> tuple[float, float, int]:
         return 1.125 * records, records**2, models.GRID
 

@@ -84,6 +84,11 @@ class GammaPoisson(ConjugateModel):
             raise ValueError("data must be counts (whole numbers >= 0), at least one.")
         return np.minimum(counts, self.max_count)
 
+    def _records(
+        self, generator: np.random.Generator, parameter: np.ndarray, n_samples: int
+    ) -> np.ndarray:
+        return np.minimum(generator.poisson(parameter, n_samples), self.max_count)
+
     def _moves(self, records: int) -> tuple[float, float, int]:
         return 1.0, 1.0, self.max_count
 

@@ -15,8 +15,11 @@ and *k* quantiles there are :math:`d k L` such integers.
 symmetric noise of its own: whichever way it moves, its pair of laws is that of
 ``DiscreteGaussian(scale)`` or ``DiscreteLaplace(scale)``. Tight composition holds for thresholds
 that were chosen in view of earlier answers (Zhu, Dong, Wang 2022), so the event of all is
-``repeat(event, d * k * L)``. The six counts that look for the ends of an interval are more of the
-same; pooling, widening and intervals read released counts only.
+``repeat(event, d * k * L)``. With ``units`` the records of a person count 1 together, so that she
+moves a count by a fraction, in steps of :math:`2^{-16}`. Noise on that grid is log-concave, so that
+the profile of a single count is largest for the longest move (`skdpbayes.release.fractions`), and
+each pair of laws is dominated by that of a whole count. The six counts that look for the ends of an
+interval are more of the same; pooling, widening and intervals read released counts only.
 
 References
 ----------
@@ -56,13 +59,15 @@ from skdpbayes.fitting.estimator import (
     spent,
 )
 from skdpbayes.fitting.records import Block, Public, Records
+from skdpbayes.fitting.units import WHOLE
 from skdpbayes.preprocessing.public import BoundsScaler, resolve_bounds
-from skdpbayes.privacy.budget import NO_NOISE, Budget, Noise
-from skdpbayes.privacy.calibration import discrete_gaussian_scale, discrete_laplace_scale
+from skdpbayes.privacy.budget import NO_NOISE, Budget, Law, Noise
+from skdpbayes.privacy.calibration import smallest_noise
 from skdpbayes.privacy.composition.composed import repeat
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
-from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
+from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee, Unit
 from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
+from skdpbayes.privacy.mechanisms.gdp import gdp_mu
 from skdpbayes.privacy.sensitivity import moved
 from skdpbayes.release.counts import counts
 
@@ -122,6 +127,8 @@ class CountsPlan:
     ----------
     levels : tuple of float
         Shares of the records at which columns are cut.
+    whole : int
+        Steps of the grid that counts are on: 1, or those of a record if persons share one.
     resolution : int
         The released integer is this many times the count.
     released : Noise
@@ -130,6 +137,7 @@ class CountsPlan:
 
     grid: Grid
     levels: tuple[float, ...]
+    whole: int
     resolution: int
     released: Noise
     event: PrivacyEvent
@@ -160,29 +168,46 @@ def plan_counts(
 ) -> CountsPlan:
     """Calibrate the noise: Laplace for ``delta=0``, otherwise Gaussian."""
     words = f"{n_counts} counts of a bisection"
+    whole = WHOLE if budget.unit == "person" else 1
     if not budget.private:
-        return CountsPlan(grid, levels, 1, NO_NOISE, NoPrivacy(), f"{words} without noise")
-    event: PrivacyEvent
-    if budget.delta == 0.0:
-        scale = discrete_laplace_scale(budget.epsilon, 0.0, n_counts)
-        noise, event = budget.noise("laplace", scale), DiscreteLaplace(scale)
+        return CountsPlan(
+            grid, levels, whole, whole, NO_NOISE, NoPrivacy(), f"{words} without noise"
+        )
+    law: Law
+    law, kind = (
+        ("laplace", DiscreteLaplace) if budget.delta == 0.0 else ("gaussian", DiscreteGaussian)
+    )
+
+    def event_of(scale: float) -> PrivacyEvent:
+        return repeat(kind(scale * whole, whole), n_counts)
+
+    if law == "laplace":
+        scale = n_counts / budget.epsilon
+        while not event_of(scale).epsilon_at(0.0) <= budget.epsilon:
+            scale *= 1.0 + 1e-15
     else:
-        scale = discrete_gaussian_scale(budget.epsilon, budget.delta, n_counts)
-        noise, event = budget.noise("gaussian", scale), DiscreteGaussian(scale)
+        guess = math.sqrt(n_counts) / gdp_mu(budget.epsilon, budget.delta)
+        scale = smallest_noise(event_of, budget.epsilon, budget.delta, guess=guess)
     return CountsPlan(
         grid,
         levels,
-        2 // moved(budget.adjacency),
-        noise,
-        repeat(event, n_counts),
-        f"exact discrete {noise.law.capitalize()} noise on {words}",
+        whole,
+        whole * (2 // moved(budget.adjacency)),
+        budget.noise(law, scale * whole),
+        event_of(scale),
+        f"exact discrete {law.capitalize()} noise on {words}",
     )
 
 
 def count_below(block: Block, thresholds: np.ndarray) -> np.ndarray:
-    """Count the rows of a block that are at most the thresholds, column by column."""
-    below = [np.less_equal(block.X, wanted).sum(axis=0) for wanted in thresholds.T]
-    return np.stack(below, axis=1).astype(np.int64)
+    """Count the rows of a block that are at most the thresholds, column by column.
+
+    Rows of persons count their weights, in units of 1 / WHOLE.
+    """
+    weight = None if block.weight is None else np.rint(block.weight * WHOLE).astype(np.int64)
+    below = (np.less_equal(block.X, wanted) for wanted in thresholds.T)
+    found = [rows.sum(axis=0) if weight is None else weight @ rows for rows in below]
+    return np.stack(found, axis=1).astype(np.int64)
 
 
 def bisect(
@@ -206,7 +231,8 @@ def bisect(
         middle = (low + high) // 2
         place = place_of(middle)
         exact = rows.total(count_below, plan.grid(place))
-        released = counts(generator, plan.resolution * exact, plan.released) / plan.resolution
+        steps = plan.resolution // plan.whole * exact
+        released = counts(generator, steps, plan.released) / plan.resolution
         same = place[:, :, None] == place[:, None, :]
         pooled = (same * released[:, None, :]).sum(axis=2) / same.sum(axis=2)
         left = pooled >= ranks
@@ -270,7 +296,9 @@ class PrivateBoundsScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
 
     **Privacy guarantee.** ``fit`` is (``epsilon``, ``delta``)-differentially private in the sense
     of ``adjacency``: one record is replaced by another, or (``"zero_out"``) by a null record that
-    is counted nowhere; the number of records is public in both. Released are numbers of records
+    is counted nowhere; the number of records is public in both. With ``fit(X, units=ids)`` it is
+    all records of a person, each of her *m* records counts 1/*m*, and the number of persons is
+    public while the number of records is not. Released are numbers of records
     below thresholds, 2 *L* per column (*L* = 10 within a public ``range``, 16 without), under exact
     integer noise: Laplace for ``delta=0``, otherwise Gaussian. A record moves each by at most 1
     (1/2 under ``"zero_out"``). Later thresholds depend on earlier answers, which adaptive
@@ -350,6 +378,7 @@ class PrivateBoundsScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
     """
 
     _reads_chunks = True
+    _takes_units = True
 
     def __init__(
         self,
@@ -374,7 +403,7 @@ class PrivateBoundsScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         self.random_state = random_state
         self.ledger = ledger
 
-    def fit(self, X: Any, y: Any = None, **unknown: Any) -> Self:
+    def fit(self, X: Any, y: Any = None, units: Any = None, **unknown: Any) -> Self:
         """Charge the budget and learn the bounds of the columns.
 
         Parameters
@@ -383,8 +412,12 @@ class PrivateBoundsScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
             Private records; finite numbers.
         y : None
             Ignored.
+        units : array-like of shape (n_samples,), default=None
+            Whose record each is. All records of one person are then protected together, each of her
+            *m* records counts 1/*m*, and the number of persons is public while the number of
+            records is not. None: every record is a unit of its own.
         **unknown
-            Refused; for ``units`` the error says what to do instead.
+            Refused; for ``sample_weight`` the error says what to do instead.
 
         Returns
         -------
@@ -392,17 +425,19 @@ class PrivateBoundsScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
             The fitted scaler.
         """
         refuse_arguments(self, unknown)
-        return self._fit(X)
+        return self._fit(X, units=units)
 
-    def plan(self, n_samples: int, n_features: int) -> FitPlan:
+    def plan(self, n_samples: int, n_features: int, *, unit: Unit = "record") -> FitPlan:
         """Say what a fit of this size would claim and add, without data.
 
         Parameters
         ----------
         n_samples : int
-            Number of records.
+            Number of records, or of persons.
         n_features : int
             Number of columns.
+        unit : {"record", "person"}, default="record"
+            Whose data the fit would protect; persons if it is given ``units``.
 
         Returns
         -------
@@ -412,7 +447,7 @@ class PrivateBoundsScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         """
         n_samples = check_integer("n_samples", n_samples, low=1)
         n_features = check_integer("n_features", n_features, low=1)
-        return self._planned(Public(n_samples, n_features))
+        return self._planned(Public(n_samples, n_features, unit=unit))
 
     def transform(self, X: Any) -> Any:
         """Scale the columns of ``X`` and clip what lies outside the bounds.

@@ -268,22 +268,23 @@ def _round_up(epsilon: float) -> str:
 
 def profile_svg(profile: list[tuple[float, float]]) -> str:
     """Draw delta against epsilon, delta on a logarithmic scale, as an inline picture."""
-    width, height, left, bottom = 480, 200, 56, 34
+    width, height, left, top, bottom = 480, 210, 56, 24, 34
     least = -12.0
     right = profile[-1][0]
 
     def place(epsilon: float, delta: float) -> str:
         x = left + (width - left - 12) * epsilon / right
         share = max(math.log10(delta) if delta > 0.0 else least, least) / least
-        return f"{x:.1f},{10 + (height - bottom - 10) * share:.1f}"
+        return f"{x:.1f},{top + (height - bottom - top) * share:.1f}"
 
     points = " ".join(place(*point) for point in profile)
     marks = []
     for power in (0, -3, -6, -9, -12):
         _, y = place(0.0, 10.0**power).split(",")
+        label = f"1e{power}" if power else "1"
         marks.append(
             f'<line x1="{left}" x2="{width - 12}" y1="{y}" y2="{y}" stroke="#ddd"/>'
-            f'<text x="{left - 6}" y="{y}" text-anchor="end" dy="4">1e{power}</text>'
+            f'<text x="{left - 6}" y="{y}" text-anchor="end" dy="4">{label}</text>'
         )
     for share in (0.0, 0.5, 1.0):
         x, _ = place(share * right, 1.0).split(",")
@@ -296,5 +297,5 @@ def profile_svg(profile: list[tuple[float, float]]) -> str:
         f'{"".join(marks)}<polyline points="{points}" fill="none" stroke="#2a6f5b" '
         'stroke-width="2"/>'
         f'<text x="{width / 2}" y="{height - 2}" text-anchor="middle">epsilon</text>'
-        '<text x="4" y="14">delta</text></svg>'
+        f'<text x="{left - 6}" y="12" text-anchor="end">delta</text></svg>'
     )

@@ -6,7 +6,7 @@ import copy
 import datetime
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,7 @@ def _content(
     is_ledger = hasattr(model, "reserve") and hasattr(model, "entries")
     content: dict[str, Any] = {"title": title, "date": date.isoformat(), "sections": []}
     add = content["sections"].append
+    tables: list[Table]
     if is_ledger:
         claim, ledger = model.spent(), model
     else:
@@ -93,23 +94,25 @@ def _content(
     tables = _meaning_tables(claim, profile) if profile else []
     add({"title": "What this means", "text": _meaning(claim), "tables": tables})
     if not is_ledger and not isinstance(model, PrivacyGuarantee):
-        steps = model.steps if isinstance(model, Pipeline) else [("estimator", model)]
-        rows = [
-            (str(name), type(step).__name__, _price(step))
-            for name, step in steps
+        given = model.steps if isinstance(model, Pipeline) else [("estimator", model)]
+        steps = [
+            (f"{name} ({type(step).__name__})", step)
+            for name, step in given
             if step is not None and not isinstance(step, str)
         ]
-        parts: dict[str, Any] = {"title": "Steps", "tables": [(("step", "class", "price"), rows)]}
-        add(parts)
         final = steps[-1][1]
+        prices = [(name, _price(step)) for name, step in steps]
+        add({"title": "Steps", "tables": [(("step", "price"), prices)]})
         add(
             {
                 "title": "Public parameters",
                 "text": ["All of these were chosen without looking at the records."],
-                "tables": [(("parameter", "value"), _parameters(steps))],
+                "tables": [((name, "value"), _parameters(step)) for name, step in steps],
             }
         )
-        add({"title": "Released", "tables": [(("name", "shape or value"), _released(final))]})
+        released = [(name, _released(step)) for name, step in steps if hasattr(step, "privacy_")]
+        tables = [((name, "shape or value"), rows) for name, rows in released]
+        add({"title": "Released", "tables": tables})
         coefficients = _coefficients(model)
         if coefficients is not None:
             add(coefficients)
@@ -183,21 +186,18 @@ def _price(step: Any) -> str:
     return "free: learns nothing" if claim is None else str(claim)
 
 
-def _parameters(steps: Sequence[tuple[str, Any]]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
-    for name, step in steps:
-        if step is None or isinstance(step, str):
-            continue
-        # a copy of a fitted step has no seeds, neither its own nor those of what it holds
-        for parameter, value in sorted(copy.copy(step).get_params(deep=False).items()):
-            if parameter not in ("random_state", "ledger"):
-                rows.append((f"{name}: {parameter}", _short(value)))
-    return rows
+def _parameters(step: Any) -> list[tuple[str, ...]]:
+    # a copy of a fitted step has no seeds, neither its own nor those of what it holds
+    return [
+        (parameter, _short(value))
+        for parameter, value in sorted(copy.copy(step).get_params(deep=False).items())
+        if parameter not in ("random_state", "ledger")
+    ]
 
 
-def _released(final: Any) -> list[tuple[str, ...]]:
+def _released(step: Any) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
-    for name, value in sorted(vars(final).items()):
+    for name, value in sorted(vars(step).items()):
         if name.endswith("_") and not name.startswith("_") and name != "privacy_":
             array = isinstance(value, np.ndarray) and value.size > 6
             rows.append((name, f"array of shape {value.shape}" if array else _short(value)))
@@ -300,7 +300,8 @@ h1{font-size:1.6rem;margin-bottom:0}
 h2{font-size:1.15rem;margin-top:2rem;border-bottom:1px solid #ccc}
 table{border-collapse:collapse;margin:.8rem 0;width:100%;font-size:.92rem}
 th,td{text-align:left;padding:.25rem .6rem .25rem 0;border-bottom:1px solid #e5e5e5;
-vertical-align:top;overflow-wrap:anywhere}
+vertical-align:top;overflow-wrap:break-word}
+td:not(:first-child){overflow-wrap:anywhere}
 .claim{font-size:1.1rem;background:#f2f6f4;padding:.8rem 1rem;border-left:4px solid #2a6f5b}
 svg{max-width:100%;height:auto}
 @media print{body{margin:0;max-width:none}h2{break-after:avoid}tr{break-inside:avoid}}

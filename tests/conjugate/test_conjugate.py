@@ -56,6 +56,26 @@ def test_posterior_states_its_price_and_is_reproducible(model, data, mechanism, 
 
 
 @each_model
+def test_synthetic_records_have_the_law_of_the_data(model, data):
+    """Moments of the records, given one draw of the parameters, and reproducible in a copy."""
+    many = np.tile(data, 100)
+    posterior = clone(model).posterior(many, 5.0, random_state=3)
+    records = posterior.sample_records(40_000, 1)
+    assert records.shape == (40_000,)
+    assert (records.dtype.kind == "i") == (data.dtype.kind == "i")
+    model._read(records)  # takes them back
+    assert np.max(records) <= np.max(data) + 10
+    error = 4.0 * np.std(data) * np.sqrt(1 / 40_000 + 1 / many.size) + 0.01
+    assert np.mean(records) == pytest.approx(np.mean(data), abs=error)
+    if isinstance(model, (DirichletCategorical, NormalMeanVariance)):
+        assert np.std(records) == pytest.approx(np.std(data), rel=0.03)
+    copy = pickle.loads(pickle.dumps(posterior))
+    np.testing.assert_array_equal(copy.sample_records(9, 1), records[:9])
+    means = [posterior.sample_records(10, seed).mean() for seed in range(20)]
+    assert len(set(means)) > 1
+
+
+@each_model
 def test_infinite_epsilon_is_the_plain_posterior(model, data):
     draws = model.posterior(data, np.inf, random_state=0).sample(20_000, 0)
     n = data.size

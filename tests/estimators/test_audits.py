@@ -31,7 +31,7 @@ from skdpbayes.estimators.objective import estimator as objpert
 from skdpbayes.estimators.objective import plan as objective_plan
 from skdpbayes.estimators.ops import base as ops
 from skdpbayes.estimators.ridge import estimator as ridge
-from skdpbayes.fitting import bounds
+from skdpbayes.fitting import bounds, records
 from skdpbayes.privacy import PrivacyGuarantee, SubsampledGaussian, repeat
 from skdpbayes.privacy.budget import Noise
 from skdpbayes.randomness import make_generator
@@ -233,6 +233,24 @@ def test_an_untempered_posterior_is_caught(name, module, planner, field, floor, 
     broken = changed(getattr(module, planner), **{field: lambda value: 1.0})
     monkeypatch.setattr(module, planner, broken)
     assert run(find(f"{name} replace_one"), confidence=POWER, **{floor: 1e-3}).refuted
+
+
+PERSONS = [
+    "LaplaceNaiveBayes Laplace, Bernoulli, persons zero_out",
+    "PrivateBayesianRidge Gaussian, persons replace_one",
+    "PrivateHMM Laplace, persons replace_one",
+    "ObjPertLogisticRegression objective, persons replace_one",
+    "OPSLinearSVC Langevin, persons zero_out",
+    "DPSGLDClassifier SGLD, persons replace_one",
+    "DPSGLDNetworkClassifier network, persons replace_one",
+]
+
+
+@pytest.mark.parametrize("name", PERSONS)
+def test_records_of_a_person_that_are_added_and_not_averaged_are_caught(name, monkeypatch):
+    monkeypatch.setattr(records, "share_out", lambda codes, n_units: (None, np.ones(len(codes))))
+    case = find(name)
+    assert run(case, n_trials=200, confidence=POWER).refuted
 
 
 def test_a_quarter_of_the_noise_on_a_ball_is_caught(monkeypatch):

@@ -26,6 +26,7 @@ from skdpbayes import (
     PrivateBayesianRidge,
     PrivateBoundsScaler,
     PrivateHMM,
+    RowBlocks,
     models,
     privacy_of,
     randomness,
@@ -48,6 +49,7 @@ from skdpbayes.estimators.naive_bayes.layout import count_block
 from skdpbayes.estimators.network.potential import NetworkPotential
 from skdpbayes.estimators.ridge.plan import exact_moments, pack, weights
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.fitting.records import Public, Records
 from skdpbayes.fitting.units import MOST_RECORDS, WHOLE, Members, share_out, unit_codes
 from skdpbayes.metrics import (
     private_accuracy,
@@ -57,6 +59,7 @@ from skdpbayes.metrics import (
     private_scorer,
 )
 from skdpbayes.model_selection import PrivateGridSearchCV
+from skdpbayes.preprocessing.private_bounds import count_below
 from skdpbayes.privacy import GaussianDP, PersonsObjectivePerturbation, PureDP
 from skdpbayes.privacy.sensitivity import moment_moves
 
@@ -658,22 +661,73 @@ class TestChains:
             assert mean != pytest.approx(np.mean(numbers), rel=0.1)
 
 
-REFUSING = {
-    "bounds": PrivateBoundsScaler(),
-    "search": PrivateGridSearchCV(
+def test_a_search_with_another_private_step_says_that_it_takes_no_units():
+    X, y, ids = visits()
+    model = PrivateGridSearchCV(
         make_pipeline(PrivateBoundsScaler(), ObjPertLogisticRegression()),
         {"objpertlogisticregression__inference_budget": [0.0]},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSING)
-def test_who_does_not_take_units_says_so(name):
-    X, y, ids = visits()
-    model = REFUSING[name]
-    with pytest.raises(TypeError, match="no guarantee for all records of a person"):
+    )
+    with pytest.raises(TypeError, match="takes one private step"):
         model.fit(X, y, units=ids)
     assert not hasattr(model, "privacy_")
+
+
+class TestBounds:
+    THRESHOLDS = np.linspace(-1.0, 1.0, 21)[None].repeat(3, axis=0)
+
+    @pytest.mark.parametrize("pair", [neighbors, longest_neighbors])
+    def test_a_whole_person_moves_a_count_as_one_record_may(self, pair):
+        def counted(table, weighted=True):
+            X, _, ids = table
+            rows = Records(Public(len(X), 3), X)
+            rows = rows.of_units(ids) if weighted else rows
+            return rows.total(count_below, self.THRESHOLDS)
+
+        tables = pair()
+        moves = np.abs(np.subtract(*map(counted, tables)))
+        whole = PrivateBoundsScaler(1.0).plan(10_000, 3, unit="person").plan.whole
+        assert 0.99 * whole < moves.max() <= whole == WHOLE
+        # a person of 40 records would move an unweighted count by so many
+        assert np.abs(np.subtract(*(counted(t, weighted=False) for t in tables))).max() > 5
+
+    @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+    @pytest.mark.parametrize("delta", [0.0, 1e-6])
+    def test_the_price_is_that_of_whole_counts_on_the_fine_grid(self, adjacency, delta):
+        model = PrivateBoundsScaler(1.0, delta, adjacency=adjacency)
+        person, record = (model.plan(10_000, 3, unit=unit) for unit in ("person", "record"))
+        assert person.plan.event.event.shift == WHOLE
+        assert person.plan.event.event.scale == pytest.approx(
+            record.plan.event.event.scale * WHOLE, rel=1e-3
+        )
+        ratio = person.numbers["noise_"].scale / record.numbers["noise_"].scale
+        assert ratio == pytest.approx(1.0, rel=1e-3)
+        assert person.privacy.delta_at(1.0) <= delta * (1 + 1e-9)
+        # the pair of laws of any shorter move loses no more, at every epsilon
+        few = 8  # of a grid with so many steps in a count
+        grid = np.linspace(0.0, 1.2, 13)
+        kind = type(person.plan.event.event)
+        worst = [kind(2.0 * few, few).delta_at(e) for e in grid]
+        for shift in range(1, few):
+            shorter = [kind(2.0 * few, shift).delta_at(e) for e in grid]
+            assert np.all(np.subtract(shorter, worst) <= 1e-15)
+
+    def test_bounds_of_persons_are_those_of_one_record_each(self):
+        rng = np.random.default_rng(0)
+        values = rng.normal([50.0, 3e4], [15.0, 8e3], (6000, 2))
+        sizes = rng.choice([1, 2, 4, 8], 6000)
+        ids = np.repeat(np.arange(6000), sizes)
+        scaler = PrivateBoundsScaler(1.0, 1e-6, random_state=0)
+        many = scaler.fit(values[ids], units=ids).bounds_
+        once = scaler.fit(values, units=np.arange(6000)).bounds_
+        np.testing.assert_array_equal(many, once)
+        assert scaler.privacy_.unit == "person"
+        chunks = [slice(0, 7), slice(7, 7), slice(7, 9000), slice(9000, None)]
+        table, whose = (RowBlocks([part[c] for c in chunks]) for part in (values[ids], ids))
+        np.testing.assert_array_equal(scaler.fit(table, units=whose).bounds_, many)
+        # the outer values of frequent visitors count no more than anybody's
+        loud = np.append(values, np.tile([[1e6, 1e6]], (6000, 1)), axis=0)
+        whose = np.append(np.arange(6000), np.zeros(6000, dtype=int))
+        assert scaler.fit(loud, units=whose).bounds_.max() < 1e5 < scaler.fit(loud).bounds_.max()
 
 
 def test_pipelines_route_units_and_the_ledger_counts_persons(tmp_path):

@@ -4,6 +4,8 @@ import datetime
 import json
 import math
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 
 import numpy as np
@@ -81,12 +83,36 @@ def test_page_is_whole_and_loads_nothing(fitted, tmp_path):
     assert "&lt;script&gt;" in text
 
 
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+QUIET = ("sandbox", "first-run", "proxy-server")
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("width", [500, 1200])  # no window is narrower than 500
+def test_a_browser_shows_the_page_within_its_width(fitted, tmp_path, width):
+    """A copy with a script of its own tells how wide the page has become."""
+    look = "<script>document.title = `${document.documentElement.scrollWidth} ${innerWidth}`;"
+    look += "window.onerror = () => document.title = 'error'</script></body>"
+    page = tmp_path / "page.html"
+    page.write_text(report(fitted, date=DAY).replace("</body>", look), encoding="utf-8")
+    switches = ["--headless", f"--window-size={width},900", f"--user-data-dir={tmp_path / 'user'}"]
+    switches += [f"--no-{name}" for name in QUIET] + ["--disable-gpu", "--dump-dom"]
+    shown = subprocess.run(
+        [BROWSER, *switches, page.as_uri()], capture_output=True, text=True, timeout=120
+    ).stdout
+    used, given = map(int, re.search("<title>(.*?)</title>", shown)[1].split())
+    assert used <= given
+    assert given == pytest.approx(width, abs=20)
+    assert EVIL not in shown
+    assert "&lt;script&gt;alert" in shown
+
+
 def test_page_says_what_matters_and_no_secret(fitted):
     for kind in ("html", "markdown", "json"):
         text = report(fitted, format=kind, date=DAY)
         assert "2026-01-02" in text
         assert "(1, 1e-06)-differentially private" in text
-        assert "objpertlogisticregression: C" in text
+        assert "objpertlogisticregression (ObjPertLogisticRegression)" in text
         assert "information_" in text
         assert "731945" not in text.replace("_", "").replace(",", "")
     assert text == report(fitted, format=kind, date=DAY)
