@@ -418,7 +418,7 @@ def grid() -> Iterator[tuple[str, str, int, Study]]:
     ):
         for n, epsilon in ((50, 0.1), (50, 1.0), (2000, 0.1)):
             study = partial(one_number, kind=kind, n=n, epsilon=epsilon)
-            yield f"conjugate.{kind}", f"n = {n:,}, ε = {epsilon:g}", 300, study
+            yield f"conjugate.{kind}", f"n = {n:,}, ε = {epsilon:g}", 200, study
 
 
 def cover(study: Study, repeats: int) -> dict[str, Any]:

@@ -78,9 +78,9 @@ class Summary:
         if self.cut_at is not None:
             lines += [
                 "",
-                f"Of the model on bounded rows: those longer than {self.cut_at:g} were cut. If they "
-                "are many, the coefficients of the rows as they are differ, and the intervals are "
-                "not for them.",
+                f"Of the model on bounded rows: those longer than {self.cut_at:g} were cut. If "
+                "they are many, the coefficients of the rows as they are differ, and the intervals "
+                "are not for them.",
             ]
         return "\n".join(lines)
 
