@@ -23,6 +23,7 @@ __all__ = [
     "check_integer",
     "check_is_fitted",
     "check_real",
+    "check_target_bounds",
     "clip_rows",
     "encode_labels",
     "is_fitted",
@@ -65,6 +66,28 @@ def check_real(
     if not (above and below):
         raise ValueError(f"{wanted}; got {value!r}. {remedy}".rstrip())
     return number
+
+
+def check_target_bounds(bounds: Any) -> tuple[float, float]:
+    """Return the public bounds of a target, or say which pairs ``target_bounds`` takes.
+
+    Squares of their distance neither overflow nor vanish.
+    """
+    if bounds is None:
+        raise ValueError(
+            "target_bounds is required: public numbers (low, high) between which the target lies, "
+            "from a codebook, the law or common sense, not from the data. Targets outside are "
+            "clipped."
+        )
+    pair = np.asarray(bounds)
+    if pair.shape != (2,) or pair.dtype.kind not in "iuf":
+        raise ValueError(f"target_bounds must be a pair of numbers (low, high); got {bounds!r}.")
+    low, high = (float(end) for end in pair)
+    if not (-1e50 <= low < high <= 1e50 and high - low >= 1e-50):
+        raise ValueError(
+            f"target_bounds must be finite with low < high, within 1e50; got {bounds!r}."
+        )
+    return low, high
 
 
 def check_scale(name: str, value: Any, remedy: str = "") -> float:

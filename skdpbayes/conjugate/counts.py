@@ -29,18 +29,47 @@ from skdpbayes.privacy.mechanisms.exponential_mechanism import truncated_dirichl
 from skdpbayes.privacy.sensitivity import moved
 from skdpbayes.release.floored import ROUNDING, draw_floored_dirichlet, floored_conditions
 
-__all__ = ["BetaBernoulli", "DirichletCategorical"]
+__all__ = ["BetaBernoulli", "CoinModel", "DirichletCategorical"]
 
 
-def check_binary(data: Any) -> np.ndarray:
-    """Return 0/1 data as integers."""
-    values = np.asarray(data).ravel()
-    if values.size == 0 or not ((values == 0) | (values == 1)).all():
-        raise ValueError("data must be a non-empty sequence of zeros and ones.")
-    return values.astype(np.int64)
+class CoinModel(ConjugateModel):
+    """What models of coin flips share: zeros and ones, and a noisy number of ones."""
+
+    def _read(self, data: Any) -> np.ndarray:
+        values = np.asarray(data).ravel()
+        if values.size == 0 or not ((values == 0) | (values == 1)).all():
+            raise ValueError("data must be a non-empty sequence of zeros and ones.")
+        return values.astype(np.int64)
+
+    def _records(
+        self, generator: np.random.Generator, parameter: np.ndarray, n_samples: int
+    ) -> np.ndarray:
+        return (generator.random(n_samples) < parameter).astype(np.int64)
+
+    def _moves(self, records: int) -> tuple[float, float, int]:
+        return 1.0, 1.0, 1
+
+    def _release(
+        self,
+        values: AnyValues,
+        noise: Noise,
+        naive: bool,
+        generator: np.random.Generator,
+    ) -> tuple[dict[str, Any], Draw]:
+        n = values.size
+        noisy = int(release_sums(generator, values, values.total(total_of), noise)[0])
+        ones, log_weights = np.array([min(max(noisy, 0), n)]), np.zeros(1)
+        if not naive:
+            ones = np.arange(n + 1)
+            log_weights = log_binomial(n, ones) + log_noise_at(noise, noisy - ones)
+        return {"n_ones": noisy}, self._given(ones, log_weights, n)
+
+    def _given(self, ones: np.ndarray, log_weights: np.ndarray, n: int) -> Draw:
+        """Return the posterior given numbers of ones, likely by the noise and by the order."""
+        raise NotImplementedError
 
 
-class BetaBernoulli(ConjugateModel):
+class BetaBernoulli(CoinModel):
     r"""Coin flips with a beta prior: :math:`\theta \sim \mathrm{Beta}(a, b)`.
 
     Data are zeros and ones. The only statistic is the number of ones :math:`n_+`: with ``N`` public
@@ -80,34 +109,9 @@ class BetaBernoulli(ConjugateModel):
         floor = self.min_probability
         check_real("min_probability", floor, low=0.0, high=0.5, closed="neither")
 
-    def _read(self, data: Any) -> np.ndarray:
-        return check_binary(data)
-
-    def _records(
-        self, generator: np.random.Generator, parameter: np.ndarray, n_samples: int
-    ) -> np.ndarray:
-        return (generator.random(n_samples) < parameter).astype(np.int64)
-
-    def _moves(self, records: int) -> tuple[float, float, int]:
-        return 1.0, 1.0, 1
-
-    def _release(
-        self,
-        values: AnyValues,
-        noise: Noise,
-        naive: bool,
-        generator: np.random.Generator,
-    ) -> tuple[dict[str, Any], Draw]:
-        n = values.size
-        noisy = int(release_sums(generator, values, values.total(total_of), noise)[0])
-        if naive:
-            first, log_weights = min(max(noisy, 0), n), np.zeros(1)
-        else:  # beta-binomial prior of the true count times the noise
-            k = np.arange(n + 1)
-            prior = log_binomial(n, k) + betaln(k + self.a, n - k + self.b)
-            first, log_weights = 0, prior + log_noise_at(noise, noisy - k)
-        released = {"n_ones": noisy, "n_total": n, "noise_scale": noise.scale}
-        return released, partial(_draw_beta, first, log_weights, n, self.a, self.b)
+    def _given(self, ones: np.ndarray, log_weights: np.ndarray, n: int) -> Draw:
+        prior = betaln(ones + self.a, n - ones + self.b)
+        return partial(_draw_beta, ones + self.a, n - ones + self.b, log_weights + prior)
 
     def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
         eta, width = ops_eta(budget), truncated_dirichlet_range(2, self.min_probability)
@@ -125,16 +129,14 @@ class BetaBernoulli(ConjugateModel):
 
 
 def _draw_beta(
-    first: int,
+    a: np.ndarray,
+    b: np.ndarray,
     log_weights: np.ndarray,
-    n_total: int,
-    a: float,
-    b: float,
     generator: np.random.Generator,
     n_draws: int,
 ) -> np.ndarray:
-    n = first + draw_from_log_weights(generator, log_weights, n_draws)
-    return generator.beta(a + n, b + n_total - n)
+    drawn = draw_from_log_weights(generator, log_weights, n_draws)
+    return generator.beta(a[drawn], b[drawn])
 
 
 class DirichletCategorical(ConjugateModel):
@@ -198,7 +200,7 @@ class DirichletCategorical(ConjugateModel):
     ) -> tuple[dict[str, Any], Draw]:
         counts = values.total(partial(np.bincount, minlength=self.n_categories))
         noisy = release_sums(generator, values, counts, noise)
-        released = {"counts": noisy, "n_total": values.size, "noise_scale": noise.scale}
+        released = {"counts": noisy}
         if naive:
             return released, partial(_draw_dirichlet, np.maximum(noisy, 0) + self.alpha)
         return released, partial(_draw_noisy_dirichlet, noisy, values.size, self.alpha, noise)

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from skdpbayes._validation import check_integer, check_scale
-from skdpbayes.conjugate.model import AnyValues, ConjugateModel, Draw, release_sums
+from skdpbayes.conjugate.model import (
+    AnyValues,
+    ConjugateModel,
+    Draw,
+    draw_from_log_weights,
+    release_sums,
+)
 from skdpbayes.privacy.budget import Budget, Noise
 
 __all__ = ["ExponentialFamily"]
@@ -48,9 +54,9 @@ class ExponentialFamily(ConjugateModel):
     ----------
     statistic : callable
         Takes the data, as they were given, and returns one row per record, shape (n, size) or (n,).
-    draw : callable
+    draw : callable, default=None
         Takes (total, n_records, generator, n_draws), total of shape (size,), and returns draws,
-        first axis n_draws.
+        first axis n_draws. Exactly one of `draw` and `log_density` is given.
     size : int, default=1
         Number of statistics k.
     bounds : (low, high), default=None
@@ -63,6 +69,11 @@ class ExponentialFamily(ConjugateModel):
     moments : callable, default=None
         Takes one draw of the parameters and returns mean, shape (size,), and covariance, shape
         (size, size), of the statistics of one record; for ``posterior="noise_aware"``.
+    log_density : callable, default=None
+        Takes (points, total, n_records) and returns the log-posterior of each point, up to a
+        constant: for families without a sampler.
+    points : array-like of shape (n_points,) or (n_points, p), default=None
+        Where `log_density` is drawn from.
 
     References
     ----------
@@ -90,15 +101,19 @@ class ExponentialFamily(ConjugateModel):
     def __init__(
         self,
         statistic: Callable[[Any], Any],
-        draw: Callable[..., Any],
+        draw: Callable[..., Any] | None = None,
         *,
         size: int = 1,
         bounds: Any = None,
         norm: float | None = None,
         moments: Callable[[Any], Any] | None = None,
+        log_density: Callable[..., Any] | None = None,
+        points: Any = None,
     ) -> None:
         self.statistic = statistic
         self.draw = draw
+        self.log_density = log_density
+        self.points = points
         self.size = size
         self.bounds = bounds
         self.norm = norm
@@ -106,6 +121,10 @@ class ExponentialFamily(ConjugateModel):
 
     def _check(self) -> None:
         check_integer("size", self.size, low=1)
+        if (self.draw is None) == (self.log_density is None):
+            raise ValueError("Give exactly one of draw and log_density: the posterior of the sum.")
+        if (self.log_density is None) != (self.points is None) or np.size(self.points) == 0:
+            raise ValueError("points belong to log_density, which needs them; at least one.")
         if (self.bounds is None) == (self.norm is None):
             raise ValueError("Give exactly one of bounds and norm: how long a statistic may be.")
         if self.norm is not None:
@@ -157,12 +176,20 @@ class ExponentialFamily(ConjugateModel):
         noisy = release_sums(generator, values, exact, noise) / STEPS
         center, unit = self._place()
         total = n * center + unit * noisy
-        scale = unit * noise.scale / STEPS
-        released = {"total": total, "n_total": n, "noise_scale": scale}
         if naive:
-            return released, partial(_draw_given, self._projected(total, n), n, self.draw)
-        latent = _Latent(self, total, n, noise.law, scale)
-        return released, latent.draws
+            return {"total": total}, partial(_draw_given, self._projected(total, n), n, self._draw)
+        return {"total": total}, _Latent(self, total, n, noise.law, self._scale(noise)).draws
+
+    def _scale(self, noise: Noise) -> np.ndarray:
+        return np.asarray(self._place()[1] * noise.scale / STEPS)
+
+    @property
+    def _draw(self) -> Callable[..., Any]:
+        """Sampler of the parameters given the sum."""
+        if self.draw is not None:
+            return self.draw
+        assert self.log_density is not None
+        return partial(_draw_points, self.log_density, np.asarray(self.points))
 
     def _total(self, law: str, values: Any) -> np.ndarray:
         return np.asarray(self._integers(values, len(values), law).sum(axis=0))
@@ -215,6 +242,25 @@ def _draw_given(
     return np.asarray(draw(total, n, generator, n_draws))
 
 
+def _draw_points(
+    log_density: Callable[..., Any],
+    points: np.ndarray,
+    total: np.ndarray,
+    n: int,
+    generator: np.random.Generator,
+    n_draws: int,
+) -> np.ndarray:
+    """Draw points by their log-density; one that is not a number has none."""
+    values = np.asarray(log_density(points, total, n), dtype=np.float64)
+    values = np.where(np.isnan(values), -np.inf, values)
+    if values.shape != points.shape[:1] or not np.isfinite(values.max()):
+        raise ValueError(
+            f"log_density must return one number per point, shape {points.shape[:1]}, not all "
+            f"minus infinity; got shape {values.shape}."
+        )
+    return np.asarray(points[draw_from_log_weights(generator, values, n_draws)])
+
+
 class _Latent:
     """Gibbs sampler of parameters and the latent sum given its noisy release."""
 
@@ -222,13 +268,14 @@ class _Latent:
         self, model: ExponentialFamily, total: np.ndarray, n: int, law: str, scale: np.ndarray
     ) -> None:
         self.model, self.total, self.n, self.law, self.scale = model, total, n, law, scale
+        self.draw = model._draw
 
     def draws(self, generator: np.random.Generator, n_draws: int) -> np.ndarray:
         """Draw parameters; Laplace noise is a scale mixture of normal noise."""
         latent, kept = self.total, []
         for sweep in range(BURN_IN + n_draws):
             sums = self.model._projected(latent, self.n)
-            theta = np.asarray(self.model.draw(sums, self.n, generator, 1))[0]
+            theta = np.asarray(self.draw(sums, self.n, generator, 1))[0]
             latent = self._latent(theta, latent, generator)
             if sweep >= BURN_IN:
                 kept.append(theta)

@@ -10,21 +10,15 @@ from scipy.special import expit, logsumexp
 
 from skdpbayes import samplers
 from skdpbayes._validation import check_choice, check_real
-from skdpbayes.conjugate.counts import BetaBernoulli, check_binary
+from skdpbayes.conjugate.counts import CoinModel
 from skdpbayes.conjugate.model import (
     ATTEMPTS,
-    AnyValues,
-    ConjugateModel,
     Draw,
     draw_from_log_weights,
-    log_binomial,
-    log_noise_at,
-    release_sums,
     snapped,
-    total_of,
 )
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.privacy.budget import Budget, Noise
+from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.events import GaussianDP
 from skdpbayes.privacy.mechanisms.exponential_mechanism import minami2016_mu
 from skdpbayes.privacy.mechanisms.gdp import gdp_mu
@@ -54,7 +48,7 @@ def allowed_mu(budget: Budget, calibration: str, *, corollary: bool = True) -> f
     return minami2016_mu(budget.epsilon, budget.delta, "theorem7")
 
 
-class LogitNormalBernoulli(ConjugateModel):
+class LogitNormalBernoulli(CoinModel):
     r"""Coin flips with log-odds :math:`z \sim N(0, \tau^2)` (Minami et al. 2016, Example 17).
 
     Data are zeros and ones. The statistic of ``"laplace"`` and ``"gaussian"`` is the number of
@@ -83,33 +77,12 @@ class LogitNormalBernoulli(ConjugateModel):
         check_real("prior_scale", self.prior_scale, low=0.0, closed="neither")
         check_choice("calibration", self.calibration, CALIBRATIONS)
 
-    def _read(self, data: Any) -> np.ndarray:
-        return check_binary(data)
-
-    _records = BetaBernoulli._records
-
-    def _moves(self, records: int) -> tuple[float, float, int]:
-        return 1.0, 1.0, 1
-
-    def _release(
-        self,
-        values: AnyValues,
-        noise: Noise,
-        naive: bool,
-        generator: np.random.Generator,
-    ) -> tuple[dict[str, Any], Draw]:
-        n = values.size
-        noisy = int(release_sums(generator, values, values.total(total_of), noise)[0])
+    def _given(self, ones: np.ndarray, log_weights: np.ndarray, n: int) -> Draw:
         z, width = self._grid(n)
-        if naive:
-            log_likelihood = min(max(noisy, 0), n) * z
-        else:  # summed over the true count, weighted by the noise, one point of the grid at a time
-            k = np.arange(n + 1)
-            weight = log_binomial(n, k) + log_noise_at(noise, noisy - k)
-            log_likelihood = np.array([logsumexp(weight + k * value) for value in z])
+        # summed over the true count, one point of the grid at a time
+        log_likelihood = np.array([logsumexp(log_weights + ones * value) for value in z])
         log_density = log_likelihood - n * np.logaddexp(0.0, z) - 0.5 * (z / self.prior_scale) ** 2
-        released = {"n_ones": noisy, "n_total": n, "noise_scale": noise.scale}
-        return released, partial(_draw_logit, z, width, log_density + np.log(width))
+        return partial(_draw_logit, z, width, log_density + np.log(width))
 
     def _grid(self, n_total: int) -> tuple[np.ndarray, np.ndarray]:
         """Return centers and widths of cells that cover 8 standard deviations of the prior.

@@ -16,7 +16,7 @@ from skdpbayes import randomness
 from skdpbayes._validation import check_choice, check_integer, check_real, take_rows
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting.chunks import ChunkedValues, Values, read_values
-from skdpbayes.fitting.estimator import make_budget, spent
+from skdpbayes.fitting.estimator import FitPlan, make_budget, spent
 from skdpbayes.fitting.units import WHOLE, share_out, sum_fractions, unit_codes
 from skdpbayes.privacy.budget import NO_NOISE, Budget, Noise
 from skdpbayes.privacy.calibration import smallest_noise
@@ -260,11 +260,6 @@ class ConjugateModel(BaseEstimator):
         self._check()
         values: Values | ChunkedValues | PersonValues = read_values(self._read, data)
         if units is not None:
-            if mechanism == "ops":
-                raise ValueError(
-                    "mechanism='ops' draws from a likelihood of whole records; with units use "
-                    "mechanism='laplace' or 'gaussian'."
-                )
             if isinstance(values, ChunkedValues):
                 raise TypeError("units are taken with data in memory only; load the chunks.")
             values = PersonValues.of(values.held, units)
@@ -280,17 +275,7 @@ class ConjugateModel(BaseEstimator):
         budget = make_budget(
             epsilon, delta, adjacency, ledger, random_state, n, unit=unit, stacklevel=3
         )
-        if mechanism == "ops":
-            plan = self._plan_draw(n, budget)
-        else:
-            l1, squared_l2, steps = self._moves(moved(adjacency))
-            if isinstance(values, PersonValues):
-                values.check(steps)
-            plan = _plan_noise(budget, mechanism, l1, squared_l2, steps * values.share)
-            # on what is added up, not on fractions of it
-            noise = replace(plan.noise, scale=plan.noise.scale / values.share)
-            plan = replace(plan, noise=noise)
-            plan = replace(plan, conditions=self._conditions())
+        plan = self._plan(n, budget, mechanism)
         # without noise the released statistic is the true one
         naive = posterior == "naive" or not budget.private
         self._check_release(naive)
@@ -304,14 +289,76 @@ class ConjugateModel(BaseEstimator):
                 released = {"draws": drawn, "temperature": 1.0 / plan.temper}
                 return PrivatePosterior(claim, released, partial(_first_draws, drawn), 1, records)
             released, draw = self._release(values, plan.noise, naive, generator)
+            released |= {"n_total": n, "noise_scale": self._scale(plan.noise)}
             return PrivatePosterior(claim, released, draw, None, records)
 
-    def _plan_draw(self, n: int, budget: Budget) -> ConjugatePlan:
-        words = "one draw from the tempered posterior"
-        if not budget.private:
-            return ConjugatePlan(NoPrivacy(), words)
-        temper, event, *conditions = self._temper(n, budget)
-        return ConjugatePlan(event, words, tuple(conditions), temper=temper)
+    def plan(
+        self,
+        n_samples: int,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        *,
+        mechanism: str = "laplace",
+        adjacency: str = "replace_one",
+        unit: Unit = "record",
+    ) -> FitPlan:
+        """Say without data what ``posterior`` would claim, and its noise or temperature.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of records, or of persons.
+        epsilon, delta, mechanism, adjacency
+            As for ``posterior``.
+        unit : {"record", "person"}, default="record"
+            What the guarantee protects.
+
+        Returns
+        -------
+        FitPlan
+
+        Examples
+        --------
+        >>> from skdpbayes.conjugate import BetaBernoulli
+        >>> print(BetaBernoulli().plan(400, epsilon=0.5))
+        BetaBernoulli would release:
+          claim        0.5-differentially private when one record is replaced by another ...
+          noise_scale  2
+        """
+        n = check_integer("n_samples", n_samples, low=self._fewest)
+        check_choice("mechanism", mechanism, MECHANISMS)
+        check_choice("unit", unit, ("record", "person"))
+        self._check()
+        budget = make_budget(epsilon, delta, adjacency, None, None, n, unit=unit, stacklevel=3)
+        plan = self._plan(n, budget, mechanism)
+        of_draw, of_noise = {"temperature": 1.0 / plan.temper}, self._scale(plan.noise)
+        numbers = of_draw if mechanism == "ops" else {"noise_scale": of_noise}
+        return FitPlan(type(self).__name__, budget.claim(plan), numbers, plan, {})
+
+    def _plan(self, n: int, budget: Budget, mechanism: str) -> ConjugatePlan:
+        if mechanism == "ops":
+            words = "one draw from the tempered posterior"
+            if budget.unit != "record":
+                raise ValueError(
+                    "mechanism='ops' draws from a likelihood of whole records; with units use "
+                    "mechanism='laplace' or 'gaussian'."
+                )
+            if not budget.private:
+                return ConjugatePlan(NoPrivacy(), words)
+            temper, event, *conditions = self._temper(n, budget)
+            return ConjugatePlan(event, words, tuple(conditions), temper=temper)
+        l1, squared_l2, steps = self._moves(moved(budget.adjacency))
+        share = 1 if budget.unit == "record" else WHOLE
+        # squares of a grid have up to 2^20 steps
+        if share > 1 and n * max(steps, 1 << 20) * share >= 2**62:
+            raise ValueError(
+                f"the fractions of {n} persons do not fit into 64 bits at {steps} steps per "
+                "record; use a smaller bound."
+            )
+        plan = _plan_noise(budget, mechanism, l1, squared_l2, steps * share)
+        # on what is added up, not on fractions of it
+        noise = replace(plan.noise, scale=plan.noise.scale / share)
+        return replace(plan, noise=noise, conditions=self._conditions())
 
     def _check(self) -> None:
         """Check the model's own parameters."""
@@ -331,6 +378,10 @@ class ConjugateModel(BaseEstimator):
     def _moves(self, records: int) -> tuple[float, float, int]:
         """L1 and squared L2 sensitivity if so many records change, and integer steps per unit."""
         raise NotImplementedError
+
+    def _scale(self, noise: Noise) -> Any:
+        """Scale of the noise in units of the released statistics."""
+        return noise.scale
 
     def _release(
         self,
@@ -371,14 +422,6 @@ class PersonValues:
         codes, n_units = unit_codes(units, len(held))
         used, weight = share_out(codes, n_units)
         return cls(held if used is None else take_rows(held, used), weight, n_units)
-
-    def check(self, steps: int) -> None:
-        """Refuse sums that 64 bits do not hold; squares of a grid have up to 2^20 steps."""
-        if self.size * max(steps, 1 << 20) * self.share >= 2**62:
-            raise ValueError(
-                f"the fractions of {self.size} persons do not fit into 64 bits at {steps} steps "
-                "per record; use a smaller bound."
-            )
 
     def total(self, kernel: Callable[[Any], np.ndarray]) -> np.ndarray:
         """Return a sum over records by their weights that is exact, in units of 1 / share."""

@@ -158,6 +158,9 @@ class NormalMean(NormalModel):
     def _moves(self, records: int) -> tuple[float, float, int]:
         return records, records**2, models.GRID
 
+    def _scale(self, noise: Noise) -> float:
+        return self._half * noise.scale / models.GRID
+
     def _release(
         self,
         values: AnyValues,
@@ -171,8 +174,8 @@ class NormalMean(NormalModel):
         total = n * self._center + half * noisy
         if noise.law == "none" and isinstance(values, Values):  # not even rounded
             total = float(values.held.sum())
-        in_units = replace(noise, scale=half * noise.scale / models.GRID)
-        released = {"total": total, "n_total": n, "noise_scale": in_units.scale}
+        in_units = replace(noise, scale=self._scale(noise))
+        released = {"total": total}
         sums, log_weights = np.array([total]), np.zeros(1)
         if not naive:
             sums, log_weights = self._log_weights(total, n, in_units)

@@ -77,6 +77,9 @@ class NormalMeanVariance(NormalModel):
     def _moves(self, records: int) -> tuple[float, float, int]:
         return 1.125 * records, records**2, models.GRID
 
+    def _scale(self, noise: Noise) -> float:
+        return noise.scale / models.GRID
+
     def _release(
         self,
         values: AnyValues,
@@ -84,7 +87,7 @@ class NormalMeanVariance(NormalModel):
         naive: bool,
         generator: np.random.Generator,
     ) -> tuple[dict[str, Any], Draw]:
-        n, scale = values.size, noise.scale / models.GRID
+        n, scale = values.size, self._scale(noise)
         kappa = models.moment_offset(noise.law)
         exact = values.total(partial(self._integer_sums, offset=int(kappa * models.GRID**2)))
         parts = [
@@ -92,7 +95,7 @@ class NormalMeanVariance(NormalModel):
             for i, unit in enumerate(_UNITS.tolist())
         ]
         noisy = np.concatenate(parts) / _UNITS
-        released = {"sums": noisy, "n_total": n, "noise_scale": scale}
+        released = {"sums": noisy}
         if noise.law == "none" and isinstance(values, Values):
             moments = float(values.held.mean()), float(values.held.var())
             return released, partial(_draw_normal, n, moments)

@@ -107,8 +107,7 @@ class GammaPoisson(ConjugateModel):
             s = np.arange(max(0, first - reach), min(top, first + reach) + 1)
             prior = gammaln(s + self.shape) - gammaln(s + 1.0) + s * np.log(n / (n + self.rate))
             first, log_weights = int(s[0]), prior + log_noise_at(noise, noisy - s)
-        released = {"total": noisy, "n_total": n, "noise_scale": noise.scale}
-        return released, partial(_draw_gamma, first, log_weights, self.shape, self.rate + n)
+        return {"total": noisy}, partial(_draw_gamma, first, log_weights, self.shape, self.rate + n)
 
     def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
         low, high = self._range

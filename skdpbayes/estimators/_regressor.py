@@ -16,6 +16,7 @@ from skdpbayes._validation import (
     check_integer,
     check_is_fitted,
     check_real,
+    check_target_bounds,
     probe,
     validate_data,
 )
@@ -52,22 +53,7 @@ class TargetScale:
 
         A model without an intercept goes through 0, so that there 0 stays where it is.
         """
-        if bounds is None:
-            raise ValueError(
-                "target_bounds is required: public numbers (low, high) between which the target "
-                "lies, from a codebook, the law or common sense, not from the data. Targets "
-                "outside are clipped."
-            )
-        pair = np.asarray(bounds)
-        if pair.shape != (2,) or pair.dtype.kind not in "iuf":
-            raise ValueError(
-                f"target_bounds must be a pair of numbers (low, high); got {bounds!r}."
-            )
-        low, high = (float(end) for end in pair)
-        if not (-1e50 <= low < high <= 1e50 and high - low >= 1e-50):
-            raise ValueError(
-                f"target_bounds must be finite with low < high, within 1e50; got {bounds!r}."
-            )
+        low, high = check_target_bounds(bounds)
         if centered:
             return cls(low, high, 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low)
         return cls(low, high, 0.0, max(abs(low), abs(high)))

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -35,7 +35,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from skdpbayes import randomness
-from skdpbayes._validation import ADJACENCIES, check_choice, check_real
+from skdpbayes._validation import ADJACENCIES, check_choice, check_real, check_target_bounds
 from skdpbayes.exceptions import PrivacyWarning
 from skdpbayes.fitting.units import WHOLE, share_out, sum_fractions, unit_codes
 from skdpbayes.privacy.budget import NO_NOISE, Budget, Noise
@@ -901,14 +901,8 @@ def _probability_of_truth(y_true: Any, y_prob: Any, labels: np.ndarray) -> np.nd
     return probabilities[np.arange(truth.shape[0]), truth]
 
 
-def _errors(y_true: Any, y_pred: Any, target_bounds: Sequence[float]) -> tuple[np.ndarray, float]:
-    pair = np.asarray(target_bounds, dtype=np.float64)
-    if pair.shape != (2,) or not np.isfinite(pair).all() or not pair[0] < pair[1]:
-        raise ValueError(
-            "target_bounds must be public (low, high) of the target, finite with low < high; got "
-            f"{target_bounds!r}"
-        )
-    low, high = (float(end) for end in pair)
+def _errors(y_true: Any, y_pred: Any, target_bounds: Any) -> tuple[np.ndarray, float]:
+    low, high = check_target_bounds(target_bounds)
     columns = []
     for values in (y_true, y_pred):
         column = check_array(column_or_1d(values), ensure_2d=False, dtype=np.float64)

@@ -178,7 +178,6 @@ def step_size_bound(
     sampling: Sampling = "poisson",
     adjacency: Adjacency = "replace_one",
     noise_per_step: float = 2.0,
-    constant: float = 1.0,
 ) -> float:
     r"""Largest first step at which an SGLD chain is private for free.
 
@@ -201,10 +200,11 @@ def step_size_bound(
         ``"limit"`` is the closed form for large noise,
         :math:`h_1=2\mu^2/(d^2L^2\sum_tt^{-\gamma})`, :math:`d=1` (zero out) or 2 (replace one):
         an approximation, not a guarantee. ``"wang2015"`` is the step below which the noise of
-        their Algorithm 2 is the sampler's own. ``"li2019"`` is the order that the moments
-        accountant gives, :math:`h_1=\varepsilon^2/(c^2L^2\log(1/\delta)\sum_tt^{-\gamma})`, with
-        the constant *c* that the paper leaves open. The last two are printed for zeroing out and
-        for noise of variance *h*, and are returned as printed.
+        their Algorithm 2 is the sampler's own. ``"li2019"`` is Theorem 3 with the constant that
+        :func:`li2019_moments_epsilon` gives,
+        :math:`h_1=(\sqrt{\varepsilon+l}-\sqrt l)^2/(L^2\sum_tt^{-\gamma})`,
+        :math:`l=\log(1/\delta)`. The last two are for zeroing out and for noise of variance *h*,
+        and are returned as printed.
     sampling : {"poisson", "fixed"}, default="poisson"
         How batches are drawn; for ``"pld"``.
     adjacency : {"replace_one", "zero_out"}, default="replace_one"
@@ -212,8 +212,6 @@ def step_size_bound(
     noise_per_step : float, default=2.0
         Variance of the injected noise over the step: 2 samples at temperature 1, both papers print
         1. For ``"pld"`` and ``"limit"``.
-    constant : float, default=1.0
-        The constant *c* of ``"li2019"``.
 
     Returns
     -------
@@ -251,8 +249,9 @@ def step_size_bound(
             clip_norm=clip_norm,
         )
     if method == "li2019":
-        scale = check_positive("constant", constant) * clip_norm
-        return epsilon**2 / (scale**2 * math.log(1.0 / delta) * float(shrink.sum()))
+        log_term = math.log(1.0 / delta)
+        root = epsilon / (math.sqrt(epsilon + log_term) + math.sqrt(log_term))
+        return (root / clip_norm) ** 2 / float(shrink.sum())
     # mu^2 = d^2 q^2 sum 1 / sigma_t^2 with 1 / sigma_t^2 = h_t unit^2 / noise_per_step
     rate = batch_size / n_samples
     distance = float(moved(adjacency))

@@ -296,12 +296,12 @@ class PrivateBoundsScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
 
     **Privacy guarantee.** ``fit`` is (``epsilon``, ``delta``)-differentially private in the sense
     of ``adjacency``: one record is replaced by another, or (``"zero_out"``) by a null record that
-    is counted nowhere; the number of records is public in both. With ``fit(X, units=ids)`` it is
-    all records of a person, each of her *m* records counts 1/*m*, and the number of persons is
-    public while the number of records is not. Released are numbers of records
-    below thresholds, 2 *L* per column (*L* = 10 within a public ``range``, 16 without), under exact
-    integer noise: Laplace for ``delta=0``, otherwise Gaussian. A record moves each by at most 1
-    (1/2 under ``"zero_out"``). Later thresholds depend on earlier answers, which adaptive
+    counts one half at every threshold; the number of records is public in both. With
+    ``fit(X, units=ids)`` it is all records of a person, each of her *m* records counts 1/*m*, and
+    the number of persons is public while the number of records is not. Released are numbers of
+    records below thresholds, 2 *L* per column (*L* = 10 within a public ``range``, 16 without),
+    under exact integer noise: Laplace for ``delta=0``, otherwise Gaussian. A record moves each by
+    at most 1 (1/2 under ``"zero_out"``). Later thresholds depend on earlier answers, which adaptive
     composition allows; ``privacy_.event`` is the composition of all. Everything else (``bounds_``,
     ``transform``) is computed from the released counts. ``range``, ``quantiles``, the column names
     and the number of records are assumed to be public. Whoever knows the seed can undo the noise.

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from skdpbayes.conjugate import BetaBernoulli, DirichletCategorical, ExponentialFamily
+from skdpbayes.auditing import audit_scores
+from skdpbayes.conjugate import (
+    BetaBernoulli,
+    DirichletCategorical,
+    ExponentialFamily,
+    GammaPoisson,
+    LogitNormalBernoulli,
+    NormalMean,
+    NormalMeanVariance,
+)
 from skdpbayes.conjugate.exponential_family import STEPS
 
 
@@ -120,9 +129,85 @@ def test_parameters_are_checked_and_models_are_cloned():
     for wrong in ({"norm": 1.0}, {"bounds": None}, {"bounds": (1.0, 0.0)}, {"size": 0}):
         with pytest.raises(ValueError, match=r"bounds|size"):
             clone(COIN).set_params(**wrong).posterior([1, 0])
+    for wrong in ({"draw": None}, {"log_density": identity}, {"points": [1.0]}):
+        with pytest.raises(ValueError, match=r"draw|points"):
+            clone(COIN).set_params(**wrong).plan(3)
     with pytest.raises(ValueError, match="moments"):
         clone(COIN).set_params(moments=None).posterior([1, 0])
     with pytest.raises(ValueError, match="one_posterior_sample"):
         COIN.posterior([1, 0], mechanism="ops")
     with pytest.raises(ValueError, match="one row per record"):
         clone(COIN).set_params(statistic=np.mean).posterior([1, 0])
+
+
+def test_an_audit_of_wrong_bounds_passes_and_the_unclamped_sum_is_refuted():
+    """The user says [0, 1], one record says 30."""
+    x, neighbor = np.array([0.2, 0.9, 30.0]), np.array([0.2, 0.9, 0.0])
+    claim = COIN.plan(3, 1.0).privacy
+    scale = COIN.plan(3, 1.0).numbers["noise_scale"][0]
+    rng = np.random.default_rng(0)
+
+    def released(data, seed):
+        options = {"posterior": "naive", "random_state": seed}
+        return COIN.posterior(data, 1.0, **options).released_["total"][0]
+
+    clamped = [
+        [released(d, first + i) for i in range(600)] for first, d in ((0, neighbor), (5000, x))
+    ]
+    assert audit_scores(*clamped, claim=claim, threshold=1.6).verdict == "not refuted"
+    raw = [d.sum() + rng.laplace(scale=scale, size=600) for d in (neighbor, x)]
+    assert audit_scores(*raw, claim=claim, threshold=15.0).verdict == "refuted"
+
+
+@pytest.mark.parametrize("kind", ["naive", "noise_aware"])
+def test_a_log_density_on_points_is_the_posterior_of_a_sampler(kind):
+    points = np.linspace(0.0005, 0.9995, 1000)
+
+    def log_density(p, total, n):
+        return total[0] * np.log(p) + (n - total[0]) * np.log1p(-p)
+
+    own = clone(COIN).set_params(draw=None, log_density=log_density, points=points)
+    data = np.repeat([1, 0], [120, 280])
+    first, second = (
+        model.posterior(data, 0.3, posterior=kind, random_state=1).sample(3000, 2)
+        for model in (own, COIN)
+    )
+    assert first.mean() == pytest.approx(second.mean(), abs=0.004)
+    assert first.std() == pytest.approx(second.std(), rel=0.1)
+    with pytest.raises(ValueError, match="one number per point"):
+        own.set_params(log_density=lambda p, total, n: 0.0).posterior(
+            data, 0.3, posterior="naive"
+        ).sample()
+
+
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [
+        (COIN, [1, 0, 1]),
+        (BetaBernoulli(), [1, 0, 1]),
+        (LogitNormalBernoulli(), [1, 0, 1]),
+        (DirichletCategorical(3), [0, 1, 2]),
+        (GammaPoisson(9), [4, 9, 0]),
+        (NormalMean((0.0, 8.0), 2.0), [1.0, 2.0, 3.0]),
+        (NormalMeanVariance((0.0, 8.0)), [1.0, 2.0, 3.0]),
+    ],
+)
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "ops"])
+def test_a_plan_says_what_a_release_claims(model, data, mechanism):
+    if mechanism == "ops" and model is COIN:
+        with pytest.raises(ValueError, match="one_posterior_sample"):
+            model.plan(3, mechanism=mechanism)
+        return
+    options = {"epsilon": 0.7, "delta": 1e-3, "mechanism": mechanism, "adjacency": "zero_out"}
+    for unit, units in (("record", None), ("person", [0, 1, 1])):
+        if unit == "person" and mechanism == "ops":
+            with pytest.raises(ValueError, match="whole records"):
+                model.plan(2, **options, unit=unit)
+            continue
+        n = 3 if units is None else 2
+        plan = model.plan(n, **options, unit=unit)
+        found = model.posterior(data, **options, units=units, random_state=0)
+        assert plan.privacy.event == found.privacy_.event
+        assert (plan.privacy.unit, plan.privacy.conditions) == (unit, found.privacy_.conditions)
+        for name, value in plan.numbers.items():
+            np.testing.assert_array_equal(value, found.released_[name])

@@ -205,6 +205,9 @@ def test_ledger_is_charged_once_and_not_for_bad_input(tmp_path):
         (lambda: private_log_loss([0], [0.4], labels=[0]), "at least two"),
         (lambda: private_ranking([0, 1], [-3.0, 2.0]), "expit"),
         (lambda: private_mean_squared_error([0], [1], target_bounds=(1, 0)), "target_bounds"),
+        # a width that overflows would make losses no numbers, and sums of them huge integers
+        (lambda: private_mean_absolute_error([0], [1], target_bounds=(-1e308, 1e308)), "1e50"),
+        (lambda: private_mean_squared_error([0], [1], target_bounds=(0, 1e160)), "1e50"),
         (lambda: private_accuracy([0, 1], [0]), "inconsistent"),
         (lambda: private_accuracy([0], [0], adjacency="none"), "adjacency"),
         (lambda: private_accuracy([0], [0], level=1.0), "level"),

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 
 from skdpbayes import PrivacyLedger, papers
 from skdpbayes.exceptions import CalibrationError
@@ -132,8 +133,8 @@ def test_a_risk_bound_holds_where_it_can_be_computed():
     power = papers.minami2016_hinge_power(1.0, 1e-4, **public)
     printed = papers.minami2016_hinge_power(1.0, 1e-4, **public, printed=True)
     assert printed <= power
-    assert power <= 2.0 * math.sqrt(lam) * n
-    power = 0.5 * power
+    assert power == pytest.approx(math.sqrt(2.0 * lam) * n)
+    power, public["dimension"] = 0.7 * power, 1
     theta = np.linspace(-0.5, 0.5, 4001)
     empirical = np.maximum(0.0, 1.0 - np.outer(theta, labels * z)).mean(axis=1)
     true = 0.85 * np.maximum(0.0, 1 - 0.8 * theta) + 0.15 * np.maximum(0.0, 1 + 0.8 * theta)
@@ -147,6 +148,29 @@ def test_a_risk_bound_holds_where_it_can_be_computed():
     )
     assert post @ true < bound < post @ true + 0.5
     assert papers.hinge_hoeffding(1e9, **public) == math.inf
+
+
+@pytest.mark.parametrize("dimension", [1, 3])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_the_hoeffding_assumption_of_example_19(share, dimension):
+    """Exact moments of fair labels of one row: the printed function is exceeded, ours never is."""
+    n, lam = 2000, 0.1
+    public = {"n_samples": n, "radius": 1.0, "regularization": lam, "dimension": dimension}
+    margin = np.linspace(-12, 12, 48_001)
+    log_prior = -0.5 * n * lam * margin**2 + 0.5 * math.log(n * lam / (2 * math.pi))
+    gap = np.abs(np.maximum(0, 1 - margin) - np.maximum(0, 1 + margin))
+
+    def moment(power):
+        logs = n * (np.logaddexp(power * gap / n, 0.0) - 0.5 * power * gap / n - math.log(2))
+        return logsumexp(logs + log_prior) + math.log(margin[1] - margin[0])
+
+    power = share * math.sqrt(2 * lam) * n
+    found = papers.hinge_hoeffding(power, **public)
+    assert moment(power) <= found
+    assert papers.hinge_hoeffding(power, **public, printed=True) <= found
+    beyond = 0.8 * 2.0 * math.sqrt(lam) * n
+    assert moment(beyond) > papers.hinge_hoeffding(beyond, **public, printed=True) + 20.0
+    assert papers.hinge_hoeffding(beyond, **public) == math.inf
 
 
 def test_random_scans_and_accept_steps():

@@ -10,6 +10,7 @@ import pytest
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.papers import (
     large_noise_mu,
+    li2019_moments_epsilon,
     li2019_noise_multiplier,
     sgld_noise_multiplier,
     step_size_bound,
@@ -100,12 +101,14 @@ def test_decreasing_step_by_loss_distributions(sampling):
 def test_papers_formulas():
     wang = step_size_bound(0.1, 1e-5, **LI, method="wang2015")
     assert 50_000 * wang == pytest.approx(1.478890e-06, rel=1e-6)
-    # fixed: epsilon^2 N / (c^2 L^2 T log(1/delta)) in the convention eta = h N
-    li = step_size_bound(0.1, 1e-5, **LI, method="li2019", constant=2.0)
-    assert 50_000 * li == pytest.approx(0.01 * 50_000 / (4 * 10_000 * math.log(1e5)))
-    decreasing = step_size_bound(0.1, 1e-5, **LI, method="li2019", constant=2.0, decay=THIRD)
-    total = np.sum(np.arange(1, 10_001) ** -THIRD)
-    assert decreasing == pytest.approx(li * 10_000 / total)
+    # of Theorems 3 and 4: the first step at which the moments bound is epsilon
+    for decay, size in ((0.0, 0.001081), (THIRD, 0.01555)):
+        step = step_size_bound(0.1, 1e-5, **LI, method="li2019", decay=decay)
+        assert 50_000 * step == pytest.approx(size, rel=1e-3)
+        noise = [
+            li2019_noise_multiplier(50_000 * step * t**-decay, **SIZES) for t in range(1, 10_001)
+        ]
+        assert li2019_moments_epsilon(noise, 0.01, 1e-5) == pytest.approx(0.1, rel=1e-9)
 
 
 def test_no_privacy_no_bound_and_bad_arguments():
