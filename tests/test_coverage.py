@@ -75,12 +75,15 @@ def test_the_coefficients_of_rows_as_they_are_are_not_covered_where_rows_are_cut
     assert own < bounded
 
 
-def test_the_page_has_every_cell_of_the_grid(bench):
+def test_the_page_shows_cells_of_the_grid_and_says_where_the_goal_is_missed(bench):
     with (ROOT / "docs" / "coverage.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    names = [(row["estimator"], row["design"]) for row in rows]
-    assert names == [tuple(name) for *name, _, _ in bench.grid()]
+    cells = [tuple(name) for *name, _, _ in bench.grid()]
+    shown = [(row["estimator"], row["design"]) for row in rows]
+    assert shown == [cell for cell in cells if cell in set(shown)]
+    assert {estimator for estimator, _ in shown} == {estimator for estimator, _ in cells}
     page = (ROOT / "docs" / "coverage.rst").read_text(encoding="utf-8")
+    missed = page.partition("Where they do not")[2].partition("The grid")[0]
     for row in rows:
-        if row["covers"] and float(row["covers"]) < 0.86:  # the page says where
-            assert row["estimator"].split(",")[0] in page.partition("Where they do not")[2]
+        if row["covers"] and float(row["covers"]) < 0.86 and "own" not in row["design"]:
+            assert row["estimator"].split(",")[0].split(".")[-1] in missed, row
