@@ -7,6 +7,7 @@ from urllib.error import URLError
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.io import loadmat, savemat
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils import Bunch
 
@@ -59,6 +60,13 @@ def folder(tmp_path):
     digits = np.array([3, 1, 4, 1, 5], dtype=np.uint8)
     (tmp_path / "mnist/train-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images)))
     (tmp_path / "mnist/train-labels-idx1-ubyte").write_bytes(idx(digits))
+    (tmp_path / "fashion-mnist").mkdir()
+    (tmp_path / "fashion-mnist/train-images-idx3-ubyte").write_bytes(idx(255 - images))
+    (tmp_path / "fashion-mnist/train-labels-idx1-ubyte").write_bytes(idx(digits))
+    (tmp_path / "svhn").mkdir()
+    pictures = np.random.default_rng(1).integers(0, 256, (32, 32, 3, 4), dtype=np.uint8)
+    numbers = np.array([[10], [1], [9], [10]], dtype=np.uint8)
+    savemat(tmp_path / "svhn/train_32x32.mat", {"X": pictures, "y": numbers}, do_compression=True)
     return tmp_path
 
 
@@ -85,10 +93,12 @@ LOADERS = [
     datasets.load_abalone,
     datasets.load_adult,
     datasets.load_fars,
+    datasets.load_fashion_mnist,
     datasets.load_house_votes,
     datasets.load_mnist,
     datasets.load_mushroom,
     datasets.load_sms_spam,
+    datasets.load_svhn,
 ]
 
 
@@ -308,6 +318,48 @@ def test_mnist(folder, monkeypatch):
     serve(monkeypatch, 554, pd.DataFrame(raw.data), pd.Series(raw.target.astype(str)))
     np.testing.assert_array_equal(datasets.load_mnist(scale=False).data, raw.data[:3])
     np.testing.assert_array_equal(datasets.load_mnist(split="test").target, [1, 5])
+
+
+def test_fashion_mnist_is_read_like_mnist_from_its_own_folder(folder, monkeypatch):
+    digits, clothes = (
+        loader(folder, scale=False) for loader in (datasets.load_mnist, datasets.load_fashion_mnist)
+    )
+    np.testing.assert_array_equal(clothes.data, 255 - digits.data)
+    assert clothes.target_names[9] == "Ankle boot"
+    monkeypatch.setattr(_mnist, "_N_TRAIN", 3)
+    serve(monkeypatch, 40996, pd.DataFrame(clothes.data), pd.Series(clothes.target.astype(str)))
+    np.testing.assert_array_equal(
+        datasets.load_fashion_mnist(split="test", scale=False).data, clothes.data[3:]
+    )
+
+
+def test_svhn(folder):
+    raw = datasets.load_svhn(folder, scale=False)
+    with open(folder / "svhn/train_32x32.mat", "rb") as file:
+        content = loadmat(file)
+    assert raw.data.shape == (4, 3072)
+    assert raw.target.tolist() == [0, 1, 9, 0]
+    np.testing.assert_array_equal(raw.data.reshape(4, *raw.image_shape)[2], content["X"][..., 2])
+    assert raw.feature_names[3 * (2 * 32 + 5) + 1] == "pixel2_5_g"
+    unit = datasets.load_svhn(folder)
+    assert unit.data.dtype == np.float32
+    assert unit.bounds == (0.0, 1.0)
+    np.testing.assert_allclose(unit.data, raw.data / 255, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8)}, "and their labels"),
+        ({"X": np.zeros((2, 32, 32, 3), np.uint8), "y": np.ones((3, 1))}, "32 x 32 x 3"),
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.ones((3, 1))}, "for every image"),
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.zeros((2, 1))}, "from 1 to 10"),
+    ],
+)
+def test_svhn_damaged_files(folder, content, message):
+    savemat(folder / "svhn/train_32x32.mat", content)
+    with pytest.raises(ValueError, match=message):
+        datasets.load_svhn(folder)
 
 
 def test_mnist_damaged_files(folder):

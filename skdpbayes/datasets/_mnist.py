@@ -1,4 +1,4 @@
-"""MNIST digits."""
+"""MNIST digits, and the pictures of clothes in the same format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from skdpbayes.datasets import _encoding as encoding_tools
 from skdpbayes.datasets import _files as files
 from skdpbayes.preprocessing import RowNormClipper
 
-_OPENML_ID = 554
+_OPENML_ID = {"MNIST": 554, "Fashion-MNIST": 40996}
+_FOLDER = {"MNIST": "mnist", "Fashion-MNIST": "fashion-mnist"}
 _N_TRAIN = 60_000
 _SIDE = 28
 _PREFIX = {"train": "train", "test": "t10k"}
@@ -25,6 +26,18 @@ Public metadata: a pixel is an integer from 0 to 255, the labels are the ten dig
 License: CC BY-SA 3.0. Cite: Y. LeCun, L. Bottou, Y. Bengio and P. Haffner (1998), Gradient-based
 learning applied to document recognition, Proceedings of the IEEE 86(11), 2278-2324.
 """
+_FASHION_DESCR = """Fashion-MNIST, 60,000 training and 10,000 test images of 28 x 28 pixels.
+
+Public metadata: a pixel is an integer from 0 to 255, the labels are ten kinds of clothes.
+
+License: MIT. Cite: H. Xiao, K. Rasul and R. Vollgraf (2017), Fashion-MNIST: a novel image dataset
+for benchmarking machine learning algorithms, arXiv:1708.07747.
+"""
+_DIGITS = [str(digit) for digit in range(10)]
+_CLOTHES = [
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+]
 
 
 def load_mnist(
@@ -59,10 +72,58 @@ def load_mnist(
         ``DESCR`` and the public metadata: ``bounds`` (one pair for all pixels), ``categories``
         (empty), ``data_norm``: ``norm``, or what the bounds imply.
     """
+    return _bunch("MNIST", _DIGITS, _DESCR, data_home, split, scale, norm, return_X_y)
+
+
+def load_fashion_mnist(
+    data_home: str | os.PathLike[str] | None = None,
+    *,
+    split: str = "train",
+    scale: bool = True,
+    norm: float | None = None,
+    return_X_y: bool = False,
+) -> Any:
+    """Load the Fashion-MNIST images (classification into ten kinds of clothes).
+
+    Parameters
+    ----------
+    data_home : path, default=None
+        Folder whose subfolder ``fashion-mnist`` holds the four original ``idx`` files (plain or
+        ``.gz``), which have the names of MNIST's. None: the folder named by the environment
+        variable ``SKDPBAYES_DATA``, then OpenML (needs pandas).
+    split : {"train", "test"}, default="train"
+        60,000 or 10,000 images.
+    scale : bool, default=True
+        True: float32 pixels in [0, 1]. False: the bytes.
+    norm : float, default=None
+        Clip the rows to this public L2 norm; needs ``scale=True``.
+    return_X_y : bool, default=False
+        Return ``(data, target)`` instead of the Bunch.
+
+    Returns
+    -------
+    fashion_mnist : :class:`~sklearn.utils.Bunch`
+        As for :func:`load_mnist`; ``target_names`` are the kinds of clothes.
+    """
+    return _bunch(
+        "Fashion-MNIST", _CLOTHES, _FASHION_DESCR, data_home, split, scale, norm, return_X_y
+    )
+
+
+def _bunch(
+    dataset: str,
+    target_names: list[str],
+    description: str,
+    data_home: str | os.PathLike[str] | None,
+    split: str,
+    scale: bool,
+    norm: float | None,
+    return_X_y: bool,
+) -> Any:
     check_choice("split", split, ("train", "test"))
     if norm is not None and not scale:
         raise ValueError(f"norm={norm!r} needs scale=True: bytes cannot be clipped to a norm")
-    pixels, labels = _load(split, data_home)
+    pixels, labels = _load(dataset, split, data_home)
     high = 1.0 if scale else 255.0
     data_norm = high * _SIDE
     if scale:
@@ -77,20 +138,23 @@ def load_mnist(
         feature_names=[f"pixel{k}" for k in range(_SIDE * _SIDE)],
         as_frame=False,
         return_X_y=return_X_y,
-        target_names=[str(digit) for digit in range(10)],
+        target_names=target_names,
         bounds=(0.0, high),
         categories={},
         data_norm=data_norm,
-        DESCR=_DESCR,
+        DESCR=description,
     )
 
 
-def _load(split: str, data_home: str | os.PathLike[str] | None) -> tuple[np.ndarray, np.ndarray]:
-    images_file = f"mnist/{_PREFIX[split]}-images-idx3-ubyte"
-    images = files.locate("MNIST", images_file, data_home)
-    labels = files.locate("MNIST", f"mnist/{_PREFIX[split]}-labels-idx1-ubyte", data_home)
+def _load(
+    dataset: str, split: str, data_home: str | os.PathLike[str] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    prefix = f"{_FOLDER[dataset]}/{_PREFIX[split]}"
+    images_file = f"{prefix}-images-idx3-ubyte"
+    images = files.locate(dataset, images_file, data_home)
+    labels = files.locate(dataset, f"{prefix}-labels-idx1-ubyte", data_home)
     if images is None or labels is None:
-        bunch = files.fetch("MNIST", images_file, _OPENML_ID)
+        bunch = files.fetch(dataset, images_file, _OPENML_ID[dataset])
         rows = slice(0, _N_TRAIN) if split == "train" else slice(_N_TRAIN, None)
         pixels = bunch.data.iloc[rows].to_numpy().astype(np.uint8)
         return pixels, bunch.target.iloc[rows].to_numpy().astype(np.int64)

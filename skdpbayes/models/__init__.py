@@ -17,6 +17,7 @@ __getattr__, __dir__, __all__ = attach(
         "row_keys": "exact_sums",
         "absolute_errors": "exact_sums",
         "clipped_gradient": "exact_sums",
+        "clipped_integers": "clipped_rows",
         "cut_rows": "exact_sums",
         "derivatives": "exact_sums",
         "moments": "exact_sums",

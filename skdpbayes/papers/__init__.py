@@ -31,7 +31,6 @@ __getattr__, __dir__, __all__ = attach(
         "sgfs_noise_multiplier": "wang2015",
         "sghmc_noise_multiplier": "wang2015",
         "sgld_noise_multiplier": "wang2015",
-        "sgnht_noise_multiplier": "wang2015",
         "step_size_bound": "li2019",
         "update_noise_multiplier": "wang2015",
         "wald_test": "wang2015",

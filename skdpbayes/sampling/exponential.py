@@ -26,7 +26,7 @@ the range that is aimed at leaves room.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -154,25 +154,15 @@ def _plan(
     temper_prior: Any,
     n_steps: Any = None,
 ) -> SamplePlan:
-    plan = _plan_points(budget, bound, n_draws, calibration, temper_prior)
-    if n_steps is None:
-        return plan
-    n_steps = check_integer("n_steps", n_steps, low=1)
-    return replace(
-        plan,
-        words="draws of a Markov chain from a tempered posterior",
-        conditions=(*plan.conditions, CONVERGED.format(n_steps)),
-    )
-
-
-def _plan_points(
-    budget: Budget, bound: Any, n_draws: Any, calibration: Any, temper_prior: Any
-) -> SamplePlan:
     low, high = _interval(bound)
     n_draws = check_integer("n_draws", n_draws, low=1)
     check_choice("calibration", calibration, CALIBRATIONS)
     temper_prior = check_flag("temper_prior", temper_prior)
-    shared = (low, high), temper_prior, n_draws
+    shared: tuple[Any, ...] = (low, high), temper_prior, n_draws
+    if n_steps is not None:
+        converged = CONVERGED.format(check_integer("n_steps", n_steps, low=1))
+        words = "draws of a Markov chain from a tempered posterior"
+        shared = *shared, words, (*SamplePlan.conditions, converged)
     if not budget.private:
         return SamplePlan(NoPrivacy(), 1.0, *shared)
     per_power = moved(budget.adjacency) * (high - low)

@@ -12,7 +12,7 @@ from scipy.special import expit
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
-from skdpbayes import ObjPertLogisticRegression
+from skdpbayes import ObjPertLogisticRegression, PrivacyLedger
 from skdpbayes.estimators.objective import plan as plans
 from skdpbayes.estimators.objective import solver
 from skdpbayes.exceptions import CalibrationError
@@ -219,6 +219,18 @@ def test_the_linear_term_has_the_stated_scale(delta):
     assert low < total < high
     for factor in (2 / 3, 3 / 2):
         assert not low < total * factor**power < high
+
+
+def test_a_share_of_the_budget_that_underflows_never_releases_exact_information(tmp_path):
+    """At 5e-324 the noise was 0; the claim said nothing of it."""
+    X, y = _data()
+    ledger = PrivacyLedger(tmp_path / "budget", epsilon=5.0, delta=1e-3)
+    model = ObjPertLogisticRegression(1.0, inference_budget=5e-324, ledger=ledger)
+    with pytest.raises(CalibrationError, match="noise of a positive, finite scale"):
+        model.fit(X, y)
+    assert ledger.entries() == []
+    drowned = model.set_params(inference_budget=1e-320).fit(X, y)
+    assert np.abs(drowned._posterior.information).min() > 1e150
 
 
 def test_releases_lie_on_their_public_grid():

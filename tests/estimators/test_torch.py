@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.io import savemat
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import check_estimator
@@ -261,11 +262,31 @@ def test_scikit_learns_checks():
     assert failed == []
 
 
-def test_the_torch_example_of_the_guide_runs(tmp_path, monkeypatch):
+def blocks_of_the_guide():
     page = (DOCS / "images.rst").read_text(encoding="utf-8")
     blocks = re.findall(r"\.\. code-block:: python\n\n((?:    .*\n|\n)+)", page)
-    assert blocks
-    names: dict = {}
+    return [re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in blocks]
+
+
+def test_the_torch_example_of_the_guide_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for block in blocks:
-        exec(re.sub(r"^    ", "", block, flags=re.MULTILINE), names)
+    exec(blocks_of_the_guide()[0], {})
+    assert (tmp_path / "digits.pt").exists()
+
+
+def test_the_network_for_house_numbers_runs_on_a_stand_in_of_their_format(tmp_path, monkeypatch):
+    """No copy of the data can be had here: images of noise."""
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 256, (32, 32, 3, 60), dtype=np.uint8), np.arange(60)[:, None] % 10 + 1
+    (tmp_path / "svhn").mkdir()
+    savemat(tmp_path / "svhn/train_32x32.mat", {"X": X, "y": y.astype(np.uint8)})
+    monkeypatch.setenv("SKDPBAYES_DATA", str(tmp_path))
+    (block,) = (block for block in blocks_of_the_guide() if "load_svhn" in block)
+    names: dict = {}
+    exec(re.sub("n_steps=[0-9]+", "n_steps=2", block), names)
+    model = names["model"]
+    assert sum(isinstance(layer, nn.Conv2d) for layer in model.module_) == 4
+    assert model.predict_proba(names["X"]).shape == (60, 10)
+    start = make_function(names["house_numbers"], (32, 32, 3), 3072, 10).start()
+    moved = {name: part[-1].ravel() for name, part in model.sample_posterior().items()}
+    assert np.abs(np.concatenate(list(moved.values())) - start).min() > 0.0

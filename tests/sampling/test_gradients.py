@@ -8,9 +8,9 @@ import pytest
 from skdpbayes import PrivacyLedger
 from skdpbayes.auditing import audit_scores
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.models import sum_unit
+from skdpbayes.models import clipped_integers, sum_unit
 from skdpbayes.sampling import chain, check_per_record, plan_chain
-from skdpbayes.sampling.gradients import Gradients, clipped_integers
+from skdpbayes.sampling.gradients import Gradients
 from skdpbayes.sampling.records import read_records
 
 TWO = {"epsilon": 6.0, "delta": 1e-2, "clip_norm": 1.0, "step_size": 1e-3}
