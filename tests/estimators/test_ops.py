@@ -345,6 +345,17 @@ def test_intervals_cover_with_strong_priors_and_strong_effects(n, effect, params
     assert 0.80 < np.mean(covered) < 0.98
 
 
+def test_public_rows_are_bounded_as_those_of_fit():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-0.7, 0.7, (5000, 2))
+    y = rng.random(5000) < expit(X @ [2.0, -1.0])
+    model = OPSLogisticRegression(epsilon=5.0, data_norm=0.5, random_state=0).fit(X, y)
+    short = X * np.minimum(1.0, 0.5 / np.linalg.norm(X, axis=1))[:, None]
+    found = model.interval(X=X)["coef"]
+    np.testing.assert_allclose(found, model.interval(X=short)["coef"])
+    np.testing.assert_allclose(found, model.interval(X=sparse.csr_matrix(X))["coef"])
+
+
 def test_intervals_are_refused_where_draws_are_too_noisy_or_the_prior_too_strong():
     rng = np.random.default_rng(0)
     X = rng.uniform(-0.7, 0.7, (300, 2))
