@@ -22,8 +22,6 @@ from skdpbayes.auditing.result import AuditResult
 from skdpbayes.auditing.trials import Factory, error_counts, fit_quietly, run_trials
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
 
-__all__ = ["audit", "audit_scores"]
-
 _ASIDE = 100  # fits at least, unless fewer are counted
 _CANDIDATES = 64  # thresholds tried, at quantiles of the trials that are set aside
 _SMOOTHED = 9  # predicted bounds are averaged over a ninth of the candidates

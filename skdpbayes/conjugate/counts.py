@@ -28,8 +28,6 @@ from skdpbayes.privacy.mechanisms.exponential_mechanism import truncated_dirichl
 from skdpbayes.privacy.sensitivity import moved
 from skdpbayes.release.floored import ROUNDING, draw_floored_dirichlet, floored_conditions
 
-__all__ = ["BetaBernoulli", "CoinModel", "DirichletCategorical"]
-
 
 class CoinModel(ConjugateModel):
     """What models of coin flips share: zeros and ones, and a noisy number of ones."""

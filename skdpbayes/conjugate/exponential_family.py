@@ -19,8 +19,6 @@ from skdpbayes.conjugate.model import (
 )
 from skdpbayes.privacy.budget import Budget, Noise
 
-__all__ = ["ExponentialFamily"]
-
 # Steps of the public grid per unit of a standardized statistic.
 STEPS = 1 << 20
 # Sweeps of the sampler of latent sums before its first draw; each costs two small solves.

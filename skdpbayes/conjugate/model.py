@@ -30,8 +30,6 @@ from skdpbayes.privacy.sensitivity import moved
 from skdpbayes.release.counts import counts
 from skdpbayes.release.fractions import fractions
 
-__all__ = ["AnyValues", "ConjugateModel", "ConjugatePlan", "PrivatePosterior", "release_sums"]
-
 MECHANISMS = ("laplace", "gaussian", "ops")
 POSTERIORS = ("noise_aware", "naive")
 ATTEMPTS = 16  # of the exact rejection sampler, each kept 9 times of 10

@@ -32,8 +32,6 @@ from skdpbayes.privacy.mechanisms.gdp import gdp_epsilon
 from skdpbayes.privacy.sensitivity import moved
 from skdpbayes.release.floats import floats as release_floats
 
-__all__ = ["NormalMean", "NormalModel"]
-
 _GRID_POINTS = 4001
 # A Gaussian draw is rounded to a grid of at most 2^-28 of its deviation, which adds as much to the
 # shift between neighbors; float sums of centered data stay below the same again.

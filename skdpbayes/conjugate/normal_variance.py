@@ -23,8 +23,6 @@ from skdpbayes.fitting.chunks import Values
 from skdpbayes.privacy.budget import Budget, Noise
 from skdpbayes.privacy.sensitivity import moved
 
-__all__ = ["NormalMeanVariance"]
-
 _UNITS = np.array([models.GRID, models.GRID**2])  # steps of the two sums in a unit
 _CELLS, _FINE = 1024, 2**20  # cells of the public grid of (mean, deviation), steps within one
 

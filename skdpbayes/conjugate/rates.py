@@ -26,8 +26,6 @@ from skdpbayes.conjugate.model import (
 from skdpbayes.privacy.budget import Budget, Noise
 from skdpbayes.privacy.sensitivity import moved
 
-__all__ = ["GammaPoisson"]
-
 
 class GammaPoisson(ConjugateModel):
     r"""Bounded counts with rate :math:`\lambda \sim \mathrm{Gamma}(\text{shape}, \text{rate})`.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
@@ -14,13 +13,8 @@ from skdpbayes._validation import check_classes, check_integer, check_is_fitted,
 from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.chunks import by_chunks, is_chunked
 from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator, noise_is_small, refuse_arguments
-from skdpbayes.fitting.records import Public, Records, read_table
+from skdpbayes.fitting.records import Public, Records, read_table, scored_by_blocks
 from skdpbayes.privacy.guarantee import Unit, check_unit
-
-__all__ = ["PrivateClassifier"]
-
-# Predictions take this many numbers at a time, draws included: memory does not grow with the rows.
-PREDICTED_AT_ONCE = 1 << 21
 
 
 def _has_likelihood(estimator: PrivateClassifier) -> bool:
@@ -106,10 +100,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     def _by_blocks(self, score: Callable[[Any], np.ndarray], X: Any) -> np.ndarray:
         """Validate the rows once and score them block by block."""
         X = validate_data(self, X, reset=False, **self._table_checks)
-        size = max(1, PREDICTED_AT_ONCE // self._posterior.numbers_per_row)
-        if X.shape[0] <= size:
-            return score(X)
-        return np.concatenate([score(part) for part in _parts(X, size)])
+        return scored_by_blocks(score, X, self._posterior.numbers_per_row)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Log-odds (two classes) or per-class scores by which ``predict`` decides.
@@ -191,10 +182,3 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         tags.input_tags.sparse = self._table_checks["accept_sparse"] is not False
         tags.classifier_tags.poor_score = not noise_is_small(self.epsilon)
         return tags
-
-
-def _parts(X: Any, size: int) -> Iterator[Any]:
-    if sparse.issparse(X):
-        X = X.tocsr()
-    for start in range(0, X.shape[0], size):
-        yield X[start : start + size]

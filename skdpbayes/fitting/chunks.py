@@ -31,23 +31,6 @@ from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.records import Block, Public, Records
 from skdpbayes.fitting.units import share_rows, unit_codes
 
-__all__ = [
-    "ChunkedRecords",
-    "ChunkedValues",
-    "Labels",
-    "Numbers",
-    "Prepared",
-    "RowBlocks",
-    "Values",
-    "by_chunks",
-    "check_noise",
-    "example_of",
-    "is_chunked",
-    "one_row",
-    "read_chunks",
-    "read_values",
-]
-
 # Partial sums are added this many at a time, where they are.
 FAN_IN = 16
 # Rows that are made ready for many passes are held while they take at most so much per worker.

@@ -37,17 +37,6 @@ from skdpbayes.fitting.storage import to_json
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee, Unit
 
-__all__ = [
-    "FitPlan",
-    "Posterior",
-    "PrivateEstimator",
-    "make_budget",
-    "noise_is_small",
-    "offers",
-    "refuse_arguments",
-    "spent",
-]
-
 T = TypeVar("T")
 
 # Larger budgets end in differences of numbers that double precision cannot tell apart.

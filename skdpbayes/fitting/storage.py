@@ -29,8 +29,6 @@ from skdpbayes._validation import check_is_fitted
 from skdpbayes.fitting.pipelines import privacy_of
 from skdpbayes.privacy import PrivacyEvent, PrivacyGuarantee, event_from_dict
 
-__all__ = ["is_model_file", "load_json", "to_json", "versions"]
-
 FORMAT = "skdpbayes model"
 FORMAT_VERSION = 1
 PACKAGES = ("skdpbayes", "numpy", "scipy", "scikit-learn", "numba", "randomgen")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["clipped_integers"]
-
 
 def clipped_integers(
     rows: np.ndarray,

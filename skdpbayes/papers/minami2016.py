@@ -27,17 +27,6 @@ from skdpbayes.privacy._numeric import (
     largest_satisfying,
 )
 
-__all__ = [
-    "LangevinSchedule",
-    "hinge_hoeffding",
-    "lmc_schedule",
-    "lmc_total_variation",
-    "minami2016_delta",
-    "minami2016_hinge_power",
-    "minami2016_mean_power",
-    "pac_bayes_bound",
-]
-
 
 def minami2016_delta(
     epsilon: float, *, power: float, lipschitz: float, strong_convexity: float

@@ -62,27 +62,6 @@ from skdpbayes.sampling.exponential import one_posterior_sample
 from skdpbayes.sampling.gradients import Gradients, chain, plan_chain
 from skdpbayes.sampling.records import ALONE, PosteriorDraws, as_arrays, count_records, pick
 
-__all__ = [
-    "HybridDraws",
-    "LangevinNoise",
-    "approximation_delta",
-    "covariance_sensitivity",
-    "free_step_size",
-    "private_langevin_noise",
-    "sgfs_noise_multiplier",
-    "sghmc_noise_multiplier",
-    "sgld_noise_multiplier",
-    "update_noise_multiplier",
-    "wald_test",
-    "wang2015_fisher_scoring",
-    "wang2015_hybrid",
-    "wang2015_langevin",
-    "wang2015_noise_multiplier",
-    "wang2015_noise_variance",
-    "wang2015_phase_steps",
-    "wang2015_power",
-]
-
 # Sums and covariances of a few thousand rows are off by less than this share of a record's move.
 _ROUNDING = 1.0 + 1e-9
 

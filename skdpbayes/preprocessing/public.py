@@ -28,8 +28,6 @@ from skdpbayes._validation import (
 )
 from skdpbayes.fitting.chunks import by_chunks, example_of, is_chunked, one_row
 
-__all__ = ["BoundsScaler", "PrivatePreprocessor", "RowNormClipper", "private_preprocessor"]
-
 _LARGEST = 1e30  # of a scaled value: its squares and single precision copies stay finite
 
 

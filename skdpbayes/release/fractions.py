@@ -25,8 +25,6 @@ from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian
 from skdpbayes.privacy.mechanisms.gdp import gdp_mu
 from skdpbayes.release.counts import counts
 
-__all__ = ["fraction_noise", "fractions"]
-
 
 def fraction_noise(
     epsilon: float, delta: float, law: Law, moves: int, steps: int

@@ -10,8 +10,6 @@ from sklearn.pipeline import Pipeline
 
 from skdpbayes._validation import check_is_fitted, check_real
 
-__all__ = ["Summary", "summary"]
-
 
 @dataclass(frozen=True)
 class Summary:

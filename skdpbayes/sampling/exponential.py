@@ -46,11 +46,8 @@ from skdpbayes.sampling.records import (
     PosteriorDraws,
     blocks,
     count_records,
-    pick,
     read_records,
 )
-
-__all__ = ["SamplePlan", "one_posterior_sample", "plan_one_posterior_sample"]
 
 CALIBRATIONS = ("bounded_range", "wang2015")
 # Log-weights this far below the largest are raised to it; a double holds their exponential.
@@ -427,9 +424,9 @@ def _sums(
     whole = 1 if records.weight is None else WHOLE
     steps = 1 << min(MOST_BITS, 62 - (records.n * whole).bit_length())
     sums = np.zeros(points.shape[0], dtype=np.int64)
-    for rows in blocks(count_records(records.data), points.shape[0]):
-        values = np.asarray(log_likelihood(points, pick(records.data, rows)), dtype=np.float64)
-        wanted = (rows.stop - rows.start, points.shape[0])
+    for part, weight in blocks(records.data, records.weight, records.members, points.shape[0]):
+        values = np.asarray(log_likelihood(points, part), dtype=np.float64)
+        wanted = (count_records(part), points.shape[0])
         if values.shape != wanted:
             raise ValueError(
                 f"log_likelihood must return an array of shape (n_records, n_points) = {wanted}; "
@@ -438,8 +435,8 @@ def _sums(
         values = np.clip(np.where(np.isnan(values), low, values), low, high)
         shares = np.clip((values - low) / (high - low), 0.0, 1.0)
         integers = np.rint(shares * steps).astype(np.int64)
-        if records.weight is not None:
-            integers *= np.rint(records.weight[rows] * whole).astype(np.int64)[:, None]
+        if weight is not None:
+            integers *= np.rint(weight * whole).astype(np.int64)[:, None]
         sums += integers.sum(axis=0)
     return sums, (high - low) / (steps * whole)
 

@@ -36,11 +36,8 @@ from skdpbayes.sampling.records import (
     PosteriorDraws,
     blocks,
     count_records,
-    pick,
     read_records,
 )
-
-__all__ = ["GradientPlan", "chain", "plan_chain"]
 
 # Fisher scoring needs an information matrix, which nobody has released.
 SAMPLERS = ("sgld", "sghmc", "sgnht")
@@ -164,7 +161,6 @@ class Gradients:
 
     def __post_init__(self) -> None:
         self.size = math.prod(self.shape)
-        self.n_rows = count_records(self.data)
         # no entry of a clipped gradient is larger than its norm
         self.unit = models.sum_unit(self.n, self.clip_norm)
 
@@ -173,17 +169,11 @@ class Gradients:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Sum of clipped gradients of the negative log-likelihood, and that of the prior's."""
         position = np.fmax(np.fmin(position, LARGEST), -LARGEST)
-        if rows is not None and self.members is not None:
-            rows = self.members.rows(rows)
-        records = self.data if rows is None else pick(self.data, rows)
-        weight = self.weight if rows is None or self.weight is None else self.weight[rows]
-        n_rows = self.n_rows if rows is None else rows.shape[0]
         total = np.zeros(self.size, dtype=np.int64)
-        for part in blocks(n_rows, self.size):
-            rows_of_part = self.rows(position, pick(records, part), part.stop - part.start)
-            shares = None if weight is None else weight[part]
+        for records, shares in blocks(self.data, self.weight, self.members, self.size, rows):
+            returned = self.rows(position, records, count_records(records))
             total += models.clipped_integers(
-                rows_of_part, self.clip_norm, self.unit, weight=shares
+                returned, self.clip_norm, self.unit, weight=shares
             ).sum(axis=0)
         return (-self.unit * total).reshape(self.shape), -self.of_prior(position)
 

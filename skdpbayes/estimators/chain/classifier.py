@@ -28,8 +28,6 @@ from skdpbayes.privacy.sensitivity import moved
 if TYPE_CHECKING:
     from skdpbayes.privacy.guarantee import Adjacency
 
-__all__ = ["DPSGLDClassifier"]
-
 # Scales of the Cauchy priors of Gelman et al. (2008), here for rows of length 1
 COEFFICIENT_SCALE, INTERCEPT_SCALE = 2.5, 10.0
 

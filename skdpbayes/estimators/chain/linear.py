@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from skdpbayes.privacy.events import PrivacyEvent
     from skdpbayes.privacy.guarantee import PrivacyGuarantee
 
-__all__ = ["ChainPosterior", "LinearChain", "LinearChainPlan", "run_linear"]
-
 # Moments of more columns than this are too large a matrix; their noise would be, too.
 MOST_COLUMNS = 4096
 # Moments are worth their price if noise alone has eigenvalues below this, of a trace of 1.

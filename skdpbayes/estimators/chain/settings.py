@@ -26,23 +26,6 @@ from skdpbayes.privacy import PrivacyEvent
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.mechanisms.subsampling import Sampling
 
-__all__ = [
-    "FISHER_NOISE",
-    "SAMPLING_STEP",
-    "WIDE_COLUMNS",
-    "Defaults",
-    "Settings",
-    "chain_curvature",
-    "check_batches_of_persons",
-    "constant_feature",
-    "default_batch",
-    "default_clip",
-    "default_steps",
-    "langevin_step",
-    "least_variance",
-    "read_settings",
-]
-
 # Relaxation times after which more steps fit noise rather than signal, and the constant c above.
 # Both were chosen by accuracy on the test file of Adult, so results there are not blind to it.
 LONGEST = 40.0

@@ -11,8 +11,6 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from skdpbayes.fitting.bounds import Bound
 
-__all__ = ["LinearPosterior", "mean_probabilities", "mean_scores", "split_coefficients"]
-
 
 def split_coefficients(
     table: np.ndarray, n_features: int, constant: float

@@ -49,8 +49,6 @@ from skdpbayes.release import floats as release
 if TYPE_CHECKING:
     from skdpbayes.privacy.guarantee import Adjacency
 
-__all__ = ["ObjPertLogisticRegression"]
-
 LARGEST_MARGIN = 20.0  # beyond, hardly a record leaves the linear part of the loss
 
 
@@ -302,7 +300,7 @@ class ObjPertLogisticRegression(PrivateClassifier):
         check_scale("intercept_scaling", self.intercept_scaling)
         longest = float(self.data_norm if public.detail is None else public.detail)
         return Problem(
-            n_samples=public.n,
+            n_records=public.n,
             n_features=public.n_features + bool(self.fit_intercept),
             n_classes=public.n_classes,
             data_norm=longest,

@@ -14,8 +14,6 @@ from skdpbayes.fitting.estimator import offers
 from skdpbayes.fitting.records import Public
 from skdpbayes.privacy import Adjacency
 
-__all__ = ["OPSLogisticRegression"]
-
 
 class OPSLogisticRegression(OnePosteriorSample):
     r"""Logistic regression by one posterior sample: a draw from the posterior is the release.

@@ -20,8 +20,6 @@ from skdpbayes.fitting.records import Block
 if TYPE_CHECKING:
     from skdpbayes.estimators.ops.plan import DensityPlan, LangevinPlan, ModePlan
 
-__all__ = ["LaplacePosterior", "SamplePosterior", "score_bounds", "student_bounds"]
-
 # Draws alone tell of the truth where the prior holds at most this share of the posterior precision
 # and their logits scatter by at most this, for the longest row.
 WEAK_PRIOR, LARGEST_SCATTER = 0.1, 2.0
