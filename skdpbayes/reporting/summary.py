@@ -10,6 +10,11 @@ from sklearn.pipeline import Pipeline
 
 from skdpbayes._validation import check_is_fitted, check_real
 
+HARDLY_MEASURED = (
+    "A coefficient outside its interval was hardly measured, and its interval is the prior's:\n"
+    "columns that together are nearly a constant (leave one category unlisted), or much noise."
+)
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -80,6 +85,8 @@ class Summary:
                 "they are many, the coefficients of the rows as they are differ, and the intervals "
                 "are not for them.",
             ]
+        if any(not row["low"] <= row["coef"] <= row["high"] for row in self.rows() if "low" in row):
+            lines += ["", HARDLY_MEASURED]
         return "\n".join(lines)
 
 

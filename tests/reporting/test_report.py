@@ -29,6 +29,7 @@ from skdpbayes.__main__ import main
 from skdpbayes.model_selection import PrivateGridSearchCV
 from skdpbayes.privacy import GaussianDP, PrivacyGuarantee
 from skdpbayes.reporting.report import _posterior, _power
+from skdpbayes.reporting.summary import Summary
 
 EVIL = "<script>alert('x')</script>"
 DAY = datetime.date(2026, 1, 2)
@@ -204,6 +205,14 @@ def test_summary_says_that_rows_may_have_been_cut(fitted, records):
     assert cut.cut_at == 1.0
     assert "those longer than 1 were cut" in str(cut)
     assert summary(ObjPertLogisticRegression(np.inf).fit(rows, y)).cut_at is None
+
+
+def test_summary_says_where_the_interval_is_that_of_the_prior():
+    told = [
+        str(Summary("title", ["age"], ["yes"], np.array([[c]]), np.array([[[0.5, 2.0]]]), 0.9))
+        for c in (1.0, 3.0)
+    ]
+    assert ["hardly measured" in text for text in told] == [False, True]
 
 
 def test_summary_says_when_it_cannot(records):
