@@ -301,6 +301,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
     def interval(self, level: float = 0.9) -> dict[str, np.ndarray]:
         """Intervals for the model's parameters, the noise of the mechanism included.
 
+        The parameters are those of the model on bounded rows: where ``data_norm`` or public bounds
+        cut many rows, they differ from those of the rows as they are. The user guide has the
+        coverage in simulations.
+
         Parameters
         ----------
         level : float, default=0.9

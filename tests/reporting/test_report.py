@@ -193,6 +193,20 @@ def test_summary_undoes_the_scaling(fitted, records):
     np.testing.assert_allclose(logits, fitted.decision_function(X), rtol=1e-9, atol=1e-9)
 
 
+def test_summary_says_that_rows_may_have_been_cut(fitted, records):
+    rows, y = records[0].to_numpy(), records[1]
+    assert summary(fitted).cut_at is None or "longer than" in str(summary(fitted))
+    never = make_pipeline(
+        BoundsScaler((0, 1000), norm=2.0), ObjPertLogisticRegression(data_norm=2.0)
+    )
+    assert summary(never.fit(rows, y)).cut_at is None
+    never[-1].data_norm = 1.0
+    cut = summary(never.fit(rows, y))
+    assert cut.cut_at == 1.0
+    assert "those longer than 1 were cut" in str(cut)
+    assert summary(ObjPertLogisticRegression(np.inf).fit(rows, y)).cut_at is None
+
+
 def test_summary_says_where_the_interval_is_that_of_the_prior():
     told = [
         str(Summary("title", ["age"], ["yes"], np.array([[c]]), np.array([[[0.5, 2.0]]]), 0.9))
