@@ -145,7 +145,8 @@ def to_json(model: Any, path: Any = None) -> str:
     if _name_of(final, ESTIMATORS) is None:
         raise TypeError(
             f"{type(final).__name__} cannot be written: a file holds an estimator of skdpbayes, "
-            f"or a Pipeline that ends in one. Estimators are {', '.join(ESTIMATORS)}."
+            "or a Pipeline that ends in one; of a search, write its best_estimator_. Estimators "
+            f"are {', '.join(ESTIMATORS)}."
         )
     described = [{"name": name, **_step_as_json(step, name)} for name, step in steps]
     whole = privacy_of(model)

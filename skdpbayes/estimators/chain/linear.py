@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -201,7 +202,8 @@ class LinearChain:
             distribution behind ``interval``. "chain" returns states of the chain: without privacy
             they are draws from the posterior, with it they spread by ``temperature_`` and not by
             what is unknown. "auto" is "noise_aware" for private fits that have intervals (public
-            and released numbers decide) and "chain" for all others.
+            and released numbers decide) and "chain" for all others, with a warning that says why
+            if the fit is private.
 
         Returns
         -------
@@ -216,6 +218,13 @@ class LinearChain:
         private = math.isfinite(self.privacy_.epsilon)
         if posterior == "noise_aware" or (posterior == "auto" and private and reason is None):
             return self._posterior.noise_aware_draws(n_samples, random_state)
+        if posterior == "auto" and private:
+            warnings.warn(
+                "these are states of the chain and no draws of what is unknown about the "
+                f"coefficients: {reason} posterior='chain' asks for the states.",
+                UserWarning,
+                stacklevel=2,
+            )
         return self._posterior.draws(n_samples, random_state)
 
     def _prior(self, public: Public) -> CoefficientPrior:

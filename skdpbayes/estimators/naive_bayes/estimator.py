@@ -95,7 +95,8 @@ class LaplaceNaiveBayes(Mergeable, PrivateClassifier):
     (multinomial) or sums and sums of squares (Gaussian). Exact integer noise is added to all of
     them at once; everything else is computed from the noisy statistics. By default the noise is
     part of the model: the true counts are latent, drawn from their posterior given the noisy
-    ones, and ``predict_proba`` averages over them.
+    ones, and ``predict_proba`` averages over them. Columns that depend on each other given the
+    class make its probabilities too close to 0 and 1; the user guide has a remedy.
 
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private for the exchange of
     one record, features and label, against another one (``adjacency="replace_one"``) or against a

@@ -132,8 +132,9 @@ class ObjPertLogisticRegression(PrivateClassifier):
         :math:`\sqrt2` with many features: its density follows :math:`\|b^+\| + \|b^-\|`, since a
         record moves it by entries of one sign only.
     coef_norm_guess : float, default=10.0
-        Public guess of the coefficients' norm, positive; a larger one weakens ``C="auto"`` and
-        the prior of ``sample_posterior``. Beyond ten times it, plus noise, they are scaled back.
+        Public guess of the coefficients' norm, positive; a larger one weakens ``C="auto"``. It is
+        the deviation of the prior behind ``sample_posterior`` and ``interval``. Beyond ten times
+        it, plus noise, coefficients are scaled back.
     random_state : int, RandomState, Generator or None, default=None
         None draws secure random bits; an integer makes the fit reproducible.
     ledger : PrivacyLedger or None, default=None

@@ -660,10 +660,15 @@ def worthwhile_share(problem: Problem, inference_budget: float) -> float:
 
 
 def prior_precision(problem: Problem, plan: ObjectivePlan) -> float:
-    """Return the penalty, unless it is there for the noise: intervals must not believe it then."""
+    """Return the penalty, unless it is there for the noise: intervals must not believe it then.
+
+    Any single coefficient may be as large as the guess of their norm. Directions that noise hides
+    have this prior for an interval, and columns that vary little, which noise hides first, have the
+    largest coefficients: a prior that shared the norm among all would not cover them.
+    """
     if math.isinf(problem.epsilon):
         return plan.penalty
-    return min(plan.penalty, plan.n_parameters / problem.coef_norm**2)
+    return min(plan.penalty, 1.0 / problem.coef_norm**2)
 
 
 # The released information matrix is squared memory too, and its noise drowns it long before
