@@ -36,7 +36,7 @@ LEAST_CLIP, MOST_CLIP = 0.7, 1.3
 CLEAR_SIGNAL = 30.0
 # Rows of many columns, such as features of images, can do with less: 0.3 gains 0.2 points on a
 # split of the training file of MNIST, and on tables loses in log loss. With three classes or
-# more, 0.15 gains 0.07 more in released coordinates; with two it loses on short messages. Below the
+# more, 0.15 gains 0.05 more in released coordinates; with two it loses on short messages. Below the
 # last number a step is the longer in proportion: it moves no farther than one that is stable there.
 # Passes are long, so batches are a quarter of the records, or this many if that is more.
 WIDE_CLIP, SHORT_CLIP, STABLE_CLIP = 0.3, 0.15, 0.3
