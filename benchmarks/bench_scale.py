@@ -279,18 +279,20 @@ def run_peer(rows, put):
                 yield tuple(np.load(f"{folder}/{name}{number}.npy") for name in "Xy")
 
         model = SGDClassifier(loss="log_loss")
-        start = time.perf_counter()
-        for X, y in epoch():
-            model.partial_fit(X, y, classes=[0, 1])
-        put(method="SGDClassifier, one epoch", n=rows, seconds=time.perf_counter() - start)
+
+        def timed_epoch(method, step):
+            before = _clocks()
+            for X, y in epoch():
+                step(X, y)
+            seconds, cpu = np.diff([before, _clocks()], axis=0)[0].round(3).tolist()
+            put(method=f"{method}, one epoch", n=rows, seconds=seconds, cpu=cpu)
+
+        timed_epoch("SGDClassifier", lambda X, y: model.partial_fit(X, y, classes=[0, 1]))
         try:
             step = opacus_step()
         except ImportError:
             return
-        start = time.perf_counter()
-        for X, y in epoch():
-            step(X, y)
-        put(method="Opacus, one epoch", n=rows, seconds=time.perf_counter() - start)
+        timed_epoch("Opacus", step)
 
 
 def opacus_step(batch=4096):
