@@ -191,7 +191,9 @@ column.
 
 Adult's test file was looked at while constants of `DPSGLDClassifier` were chosen. Parts of Abalone,
 RAND HIE and CPS that overlap the rows scored here chose the number of knots and when probabilities
-undo the clipping. Mushroom chose nothing."""
+undo the clipping. Mushroom chose nothing. *Spline* has the default of four hats; with eight, which
+the user guide advises from 20,000 records on, `DPSGLDClassifier` reaches an accuracy of .8508,
+.8587, .8597 and .8602 on Adult (`bench_preprocessing.py --report-test`)."""
 SCORES = (
     ("accuracy", 4, max),
     ("auc", 4, max),

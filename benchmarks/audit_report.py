@@ -44,7 +44,9 @@ a false alarm is {alarms:g}.
 Draws from tempered posteriors (pure epsilon on a ball; one draw of naive Bayes and of the hidden
 Markov model) are not in the table: at a moderate epsilon the two densities differ so little that no
 number of fits made here proves anything. Their densities are checked exactly in the tests, and
-their untempered variants are caught.
+their untempered variants are caught. Two rows whose pair shows nothing are left to their twins,
+which run the same sampler: Hamiltonian draws of logistic regression to those of the SVC, the SGNHT
+chain of networks to that of the linear model.
 
 An audit can refute and never prove. How the audits themselves are tested, and which deliberate
 mistakes they catch, is told in {{doc}}`auditing`.

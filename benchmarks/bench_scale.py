@@ -2,18 +2,21 @@
 
     python benchmarks/bench_scale.py --output scale.json          # all parts, on idle cores
     python benchmarks/bench_scale.py --parts workers --rows 1e6   # one part, smaller
+    python benchmarks/bench_scale.py --parts growth --only Naive  # one estimator
     python benchmarks/bench_scale.py --quick                      # a minute: does it run?
 
 - ``workers``: a table of 20 numbers per record in files, on one worker and on two.
-- ``memory``: the same table in memory, against Dask on one worker without the reading pass.
+- ``memory``: the same table in memory, to compare with Dask on one worker without the reading pass.
 - ``large``: ten categories per record through naive Bayes and ten numbers through a chain, made up
   where they are read, with the largest memory of a worker.
-- ``growth``: seconds against the number of records; the last line is a fit of a + b n / workers.
-- ``peer``: scikit-learn's ``SGDClassifier.partial_fit``, one epoch over the same files.
+- ``growth``: seconds against the number of records (``--sizes``); the last line is a fit of
+  a + b n / workers.
+- ``peer``: one epoch over the same files of scikit-learn's ``SGDClassifier.partial_fit`` and, where
+  it is installed, of logistic regression by Opacus in batches of 4,096 rows.
 
 A worker is a process with one thread and a limit of 2 GB. Every time follows a small fit on the
 same cluster, which compiles. Seconds are those of the wall, so that nothing else may run; the load
-of the machine and the seconds of all processors, workers included, are stored beside them.
+of the machine and the seconds of processors are stored beside them, for machines that are busy.
 """
 
 from __future__ import annotations
@@ -30,16 +33,21 @@ from pathlib import Path
 import numpy as np
 
 PARTS = ("workers", "memory", "large", "growth", "peer")
-CHUNK, WIDTH = 250_000, 20
+CHUNK, WIDTH = 500_000, 20
 STEPS = 20  # of a chain; a pass each
+# By default Dask has workers give memory back to the system so eagerly that chains take 1.7 times
+# the processor time.
+MEMORY = {"MALLOC_TRIM_THRESHOLD_": 1 << 30, "MALLOC_MMAP_THRESHOLD_": 1 << 25}
 SETTINGS = {"epsilon": 1.0, "random_state": 0}
+wanted = ""  # part of the names of estimators
+lengths: list[int] = []  # of the tables that tell growth
 
 
 def models(n_steps=STEPS):
-    """Return the estimators that are timed."""
+    """Return the estimators that are timed, but for those that were not asked for."""
     from skdpbayes import DPSGLDClassifier, LaplaceNaiveBayes, ObjPertLogisticRegression
 
-    return {
+    found = {
         "LaplaceNaiveBayes": LaplaceNaiveBayes(binarize=0.0, classes=[0, 1], **SETTINGS),
         "ObjPertLogisticRegression": ObjPertLogisticRegression(
             delta=1e-9, classes=[0, 1], **SETTINGS
@@ -49,6 +57,7 @@ def models(n_steps=STEPS):
             delta=1e-9, classes=[0, 1], n_steps=n_steps, **SETTINGS
         ),
     }
+    return {name: model for name, model in found.items() if wanted in name}
 
 
 def made_up(number, n, width=WIDTH):
@@ -118,9 +127,11 @@ def narrow(number, n):
 
 def on_cluster(n_workers, job):
     """Run a job on a fresh cluster; return its result and the largest memory of a worker in GB."""
+    import dask
     from distributed import Client, LocalCluster
 
     with (
+        dask.config.set({"distributed.nanny.pre-spawn-environ": {**MEMORY, "OMP_NUM_THREADS": 1}}),
         LocalCluster(
             n_workers=n_workers,
             threads_per_worker=1,
@@ -141,7 +152,11 @@ def peak():
 
 
 def timed(model, table):
-    """Return seconds of the reading pass and of the whole fit, each with those of processors."""
+    """Return seconds of the reading pass and of the whole fit, and those of processors.
+
+    ``alone`` is what the fit would take on idle cores, were nothing done at the same time but the
+    work of several workers: the driver's (and scheduler's) seconds and the busiest worker's.
+    """
     from sklearn.base import clone
 
     clocks = [_clocks()]
@@ -149,19 +164,27 @@ def timed(model, table):
     clocks.append(_clocks())
     clone(model).fit(*table)
     clocks.append(_clocks())
-    (reading, reading_cpu), (seconds, cpu) = np.diff(clocks, axis=0).round(3).tolist()
-    return {"seconds": seconds, "reading": reading, "cpu": cpu, "reading_cpu": reading_cpu}
+    (reading, *reading_cpu), (seconds, *cpu) = np.diff(clocks, axis=0).tolist()
+    found = {
+        "seconds": seconds,
+        "reading": reading,
+        "cpu": sum(cpu),
+        "reading_cpu": sum(reading_cpu),
+        "alone": cpu[0] + max(cpu[1:], default=0.0),
+        "reading_alone": reading_cpu[0] + max(reading_cpu[1:], default=0.0),
+    }
+    return {name: round(value, 3) for name, value in found.items()}
 
 
 def _clocks():
-    """Seconds of the wall, and of this process and all workers."""
+    """Seconds of the wall, of this process, and of every worker."""
     workers = {}
     if "distributed" in sys.modules:
         from distributed.client import _get_global_client
 
         client = _get_global_client()
         workers = {} if client is None else client.run(time.process_time)
-    return time.perf_counter(), time.process_time() + sum(workers.values())
+    return time.perf_counter(), time.process_time(), *(workers[name] for name in sorted(workers))
 
 
 def compiled(table_of, chosen):
@@ -170,7 +193,7 @@ def compiled(table_of, chosen):
     def job():
         found = {}
         for name, model in chosen.items():
-            timed(model, table_of(4 * CHUNK))  # something for every worker
+            timed(model, table_of(2 * CHUNK))  # something for every worker
             found[name] = timed(model, table_of(None))
         return found
 
@@ -189,24 +212,16 @@ def run_workers(rows, put):
 
 
 def run_memory(rows, put):
-    """In memory against Dask on one worker."""
-    from skdpbayes import DPSGLDClassifier
-
-    with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder), rows)
-        parts = [made_up(number, size) for number, size in enumerate(sizes(rows))]
-        X, y = (np.concatenate(part) for part in zip(*parts, strict=True))
-        chosen = models()
-        for name, model in chosen.items():
-            if isinstance(model, DPSGLDClassifier):
-                model = model.set_params(batch_size=rows)
-            timed(model, (X[:CHUNK], y[:CHUNK]) if name != "DPSGLDClassifier" else (X, y))
-            put(method=name, n=rows, where="memory", **timed(model, (X, y)))
-        del X, y, parts
-        job = compiled(lambda n: from_files(folder, min(n or rows, rows)), models())
-        found, peak = on_cluster(1, job)
-        for name, times in found.items():
-            put(method=name, n=rows, where="one worker", gigabytes=peak, **times)
+    """The same table in memory; set the numbers of threads to 1 to compare with one worker."""
+    parts = [made_up(number, size) for number, size in enumerate(sizes(rows))]
+    X, y = (np.concatenate(part) for part in zip(*parts, strict=True))
+    del parts
+    for name, model in models().items():
+        for n in (min(CHUNK, rows), rows):  # the first one compiles
+            if name == "DPSGLDClassifier":
+                model.set_params(batch_size=n)
+            found = timed(model, (X[:n], y[:n]))
+        put(method=name, n=rows, where="memory", **found)
 
 
 def run_large(rows, put):
@@ -216,11 +231,13 @@ def run_large(rows, put):
     bayes = LaplaceNaiveBayes(
         distribution="categorical", categories=[8] * 10, classes=[0, 1], **SETTINGS
     )
-    chain = models(n_steps=5)["DPSGLDClassifier"]  # time per step does not change
+    chain = models(n_steps=5).get("DPSGLDClassifier")  # time per step does not change
     for name, model, make, n, dtype in (
         ("LaplaceNaiveBayes", bayes, codes, 10 * rows, np.uint8),
         ("DPSGLDClassifier, 5 steps", chain, narrow, 5 * rows, np.float32),
     ):
+        if wanted not in name:
+            continue
 
         def table_of(few, make=make, n=n, dtype=dtype):
             return generated(make, n if few is None else few, dtype)
@@ -232,8 +249,8 @@ def run_large(rows, put):
 def run_growth(rows, put):
     """Seconds against n on one worker and on two, and the model of it."""
     lines: dict[str, list[tuple[float, float]]] = {}
-    for n in (rows // 100, rows // 10, rows, 10 * rows):
-        for n_workers in (1, 2):
+    for n in lengths or (rows // 100, rows // 10, rows, 10 * rows):
+        for n_workers in (1, 2) if n <= rows else (2,):
 
             def table_of(few, n=n):
                 return generated(narrow, n if few is None else few, np.float32)
@@ -251,17 +268,59 @@ def run_growth(rows, put):
 
 
 def run_peer(rows, put):
-    """One epoch of scikit-learn's own out-of-core classifier, without privacy."""
+    """One epoch of scikit-learn's own out-of-core classifier, without privacy, and of Opacus."""
     from sklearn.linear_model import SGDClassifier
 
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), rows)
+
+        def epoch():
+            for number in range(len(sizes(rows))):
+                yield tuple(np.load(f"{folder}/{name}{number}.npy") for name in "Xy")
+
         model = SGDClassifier(loss="log_loss")
-        start = time.perf_counter()
-        for number in range(len(sizes(rows))):
-            X, y = (np.load(f"{folder}/{name}{number}.npy") for name in "Xy")
-            model.partial_fit(X, y, classes=[0, 1])
-        put(method="SGDClassifier, one epoch", n=rows, seconds=time.perf_counter() - start)
+
+        def timed_epoch(method, step):
+            before = _clocks()
+            for X, y in epoch():
+                step(X, y)
+            seconds, cpu = np.diff([before, _clocks()], axis=0)[0].round(3).tolist()
+            put(method=f"{method}, one epoch", n=rows, seconds=seconds, cpu=cpu)
+
+        timed_epoch("SGDClassifier", lambda X, y: model.partial_fit(X, y, classes=[0, 1]))
+        try:
+            step = opacus_step()
+        except ImportError:
+            return
+        timed_epoch("Opacus", step)
+
+
+def opacus_step(batch=4096):
+    """Return a function that trains a private logistic regression on the batches of a chunk."""
+    import opacus
+    import torch
+
+    torch.set_num_threads(1)
+    nothing = torch.utils.data.TensorDataset(torch.zeros(batch, WIDTH))
+    net = torch.nn.Linear(WIDTH, 1)
+    net, optimizer, _ = opacus.PrivacyEngine().make_private(
+        module=net,
+        optimizer=torch.optim.SGD(net.parameters(), lr=0.5),
+        data_loader=torch.utils.data.DataLoader(nothing, batch_size=batch),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+        poisson_sampling=False,
+    )
+    criterion = torch.nn.BCEWithLogitsLoss()
+
+    def step(X, y):
+        X, y = torch.from_numpy(X), torch.from_numpy(y).float()
+        for start in range(0, len(X), batch):
+            optimizer.zero_grad()
+            criterion(net(X[start : start + batch])[:, 0], y[start : start + batch]).backward()
+            optimizer.step()
+
+    return step
 
 
 RUN = dict(zip(PARTS, (run_workers, run_memory, run_large, run_growth, run_peer), strict=True))
@@ -269,15 +328,19 @@ RUN = dict(zip(PARTS, (run_workers, run_memory, run_large, run_growth, run_peer)
 
 def main(arguments=None):
     """Run the parts; print and store a row for every measurement."""
+    global wanted, lengths
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--rows", type=float, default=1e7, help="records of the table in files")
+    parser.add_argument("--sizes", type=float, nargs="+", default=[], help="of growth")
+    parser.add_argument("--only", default="", help="part of the name of an estimator")
     parser.add_argument("--quick", action="store_true", help="20,000 records")
     parser.add_argument("--output", type=Path, help="a JSON file")
     args = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
+    wanted, lengths = args.only, [int(size) for size in args.sizes]
     rows, measured = 20_000 if args.quick else int(args.rows), []
     for part in args.parts:
 

@@ -72,7 +72,7 @@ plain = LogisticRegression(C=100.0, max_iter=300).fit(X, y).score(X_test, y_test
 # %%
 # The picture
 # -----------
-figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+figure, axes = plt.subplots(figsize=(8.5, 4.5), layout="constrained")
 for route, values in scores.items():
     axes.plot(epsilons, values, "o-", label=route)
     print(f"{route:28s}", " ".join(f"{value:.4f}" for value in values))
@@ -83,5 +83,5 @@ axes.axhline(
 axes.set(xscale="log", xlabel="ε (δ = 1e-5, zero_out)", ylabel="test accuracy", title=name)
 axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
 axes.minorticks_off()
-axes.legend()
+figure.legend(loc="outside right upper", fontsize=8)
 plt.show()

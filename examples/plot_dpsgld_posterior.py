@@ -28,7 +28,7 @@ from skdpbayes.papers import wang2015_langevin
 from skdpbayes.sampling import chain
 
 quick = "--full" not in sys.argv
-n_records, batch_size, n_steps = 20_000, 4_000, 2_000 if quick else 8_000
+n_records, batch_size, n_steps = 20_000, 2_000, 3_000 if quick else 8_000
 rng = np.random.default_rng(0)
 X = rng.uniform(-1.0, 1.0, (n_records, 2)) @ np.array([[1.0, 0.4], [0.0, 0.8]]) / 1.7
 noise_level = 5.0

@@ -11,6 +11,8 @@ over a range of :math:`\varepsilon`:
 - the tables of naive Bayes (:class:`~skdpbayes.LaplaceNaiveBayes`),
 - the coefficients of logistic regression (:class:`~skdpbayes.ObjPertLogisticRegression`).
 
+The last part cuts rows, and asks what the intervals are then for.
+
 ``python examples/plot_interval_coverage.py --full`` runs enough repetitions for two digits.
 """
 
@@ -134,6 +136,64 @@ for ax, (title, (study, n_studies)) in zip(axes, cases.items(), strict=True):
     ax.set_xticks([], minor=True)
 axes[0].set_ylabel("share of intervals that cover")
 axes[0].legend(loc="lower right")
+plt.show()
+
+# %%
+# Where rows are cut
+# ------------------
+# ``data_norm`` bounds the influence of a record by scaling longer rows down. The model is then one
+# of the bounded rows, in ``fit`` and in predictions alike, and its coefficients are not those of
+# the rows as they are: intervals cover the former. A public scale, by bounds that hold, cuts
+# nothing, and the user's own coefficients are back, at the price of more noise: rows are
+# shorter beside the bound.
+#
+# Three normal columns; a norm of 1.5 cuts half of the rows, the public scale none.
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+from skdpbayes import BoundsScaler, DPSGLDClassifier
+from skdpbayes.preprocessing import RowNormClipper
+
+OWN = np.array([1.5, -1.0, 0.5])
+SCALE = BoundsScaler((-4.0, 4.0), norm=1.0)
+
+
+def people(n, seed):
+    """Return rows and labels of a logistic model on them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3)).clip(-4.0, 4.0)
+    return X, rng.random(n) < expit(X @ OWN)
+
+
+X, y = people(200_000, 1)
+bounded = LogisticRegression(C=np.inf).fit(RowNormClipper(1.5).fit_transform(X), y).coef_[0]
+shares = {"rows cut at 1.5": np.zeros((2, 3)), "public scale": np.zeros((2, 3))}
+last, n_tables = {}, 60 if full else 10 if quick else 20
+for seed in range(n_tables):
+    X, y = people(5000, 100 + seed)
+    cut = DPSGLDClassifier(1.0, data_norm=1.5, random_state=seed).fit(X, y)
+    scaled = make_pipeline(SCALE, DPSGLDClassifier(1.0, random_state=seed)).fit(X, y)
+    last["rows cut at 1.5"] = cut.interval(LEVEL)["coef"][0]
+    low, high = scaled[-1].interval(LEVEL)["coef"][0].T
+    low, high = (SCALE.fit(X).coef_in_units(end)[0] for end in (low, high))
+    last["public scale"] = np.column_stack([low, high])
+    for name, ends in last.items():
+        for place, truth in enumerate((bounded, OWN)):
+            inside = (ends[:, 0] <= truth) & (truth <= ends[:, 1])
+            shares[name][place] += inside / n_tables
+for name, table in shares.items():
+    print(f"{name:16s} of bounded rows {table[0].mean():.2f}, of the rows as they are", end=" ")
+    print(f"{table[1].mean():.2f}")
+
+fig, ax = plt.subplots(figsize=(6.5, 3.2), layout="constrained")
+for shift, (name, ends) in zip((0.12, -0.12), last.items(), strict=True):
+    ax.hlines(
+        np.arange(3) + shift, *ends.T, lw=4, alpha=0.7, color=f"C{int(shift < 0)}", label=name
+    )
+ax.plot(bounded, np.arange(3), "kx", label="true, bounded rows")
+ax.plot(OWN, np.arange(3), "ko", label="true, rows as they are")
+ax.set(yticks=np.arange(3), yticklabels=["a", "b", "c"], xlabel="coefficient", ylim=(2.6, -0.6))
+ax.legend(fontsize=8)
 plt.show()
 
 # %%

@@ -6,8 +6,8 @@ Li, Chen, Liu and Carin (2019) train a semi-supervised generative network on MNI
 have labels, and the discriminator, a Markov chain of stochastic-gradient Hamiltonian Monte Carlo,
 is a classifier of K digits and of "made by the generator". They print 98.3 % at ε = 0.2. This page
 runs such an experiment on :func:`skdpbayes.sampling.chain` and reports what it reaches.
-:doc:`/images` has the numbers of ``python examples/plot_semi_supervised_gan.py --full`` (MNIST at
-half its resolution, half an hour); this page takes the small digits of scikit-learn.
+:doc:`/images` has numbers of MNIST at half its resolution, which ``python
+examples/plot_semi_supervised_gan.py --full`` reads; this page takes scikit-learn's small digits.
 
 **What is protected.** The discriminator's gradients are clipped, record by record, and noise is
 added to their sum; the generator sees nothing but the discriminator's released states, so it, and

@@ -12,8 +12,6 @@ from scipy import sparse
 from skdpbayes._demo import DEMOS, Demo, PersonsDemo
 from skdpbayes.exceptions import PrivacyWarning
 
-__all__ = ["compile_kernels"]
-
 N_RECORDS = 600  # a compiled kernel depends on types only
 
 

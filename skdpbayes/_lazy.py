@@ -20,16 +20,16 @@ def attach(
     package : str
         The package's ``__name__``.
     names : mapping of str to str, optional
-        Public name to the submodule (relative to ``package``) that defines it.
+        Submodule (relative to ``package``) to the public names that it defines, with spaces.
     submodules : sequence of str
         Submodules that are public names themselves.
     """
-    names = dict(names or {})
-    public = sorted({*names, *submodules})
+    home = {name: module for module, listed in (names or {}).items() for name in listed.split()}
+    public = sorted({*home, *submodules})
 
     def __getattr__(name: str) -> Any:
-        if name in names:
-            value = getattr(importlib.import_module(f"{package}.{names[name]}"), name)
+        if name in home:
+            value = getattr(importlib.import_module(f"{package}.{home[name]}"), name)
         elif name in submodules:
             value = importlib.import_module(f"{package}.{name}")
         else:

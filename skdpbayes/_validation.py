@@ -9,29 +9,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import _safe_indexing as take_rows
+from sklearn.utils import _safe_indexing as take_rows  # noqa: F401
 from sklearn.utils import validation
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
-
-__all__ = [
-    "ADJACENCIES",
-    "check_choice",
-    "check_classes",
-    "check_codes",
-    "check_flag",
-    "check_integer",
-    "check_is_fitted",
-    "check_real",
-    "check_target_bounds",
-    "clip_rows",
-    "encode_labels",
-    "is_fitted",
-    "longest_row",
-    "probe",
-    "take_rows",
-    "validate_data",
-]
 
 ADJACENCIES = ("replace_one", "zero_out")
 LARGEST_CODE = 2**53  # beyond it doubles skip integers

@@ -43,6 +43,7 @@ from tests.audit_tools import (
     log_odds_of,
     moves_of,
     output_at_one,
+    released_by_chain,
 )
 
 # At (6, 0.01) a Gaussian mechanism has mu = 2: hundreds of fits prove more than half of it and tell
@@ -345,6 +346,13 @@ MOVED = neighbors.moved_event(3, n_months=3, n_regions=2, n_categories=2)
 FAR = neighbors.far_bounds(3)
 WIDE = neighbors.large_norm(10, 2, norm=100.0, intercept_scaling=10.0)
 EMPTY = neighbors.empty_batch(N_ALONE, 1)
+MIRRORED = NeighborPair(
+    np.eye(60, 1),
+    np.eye(1, 60, dtype=int)[0],
+    (-np.eye(60, 1), np.eye(1, 60, dtype=int)[0]),
+    "the only record among null rows: its row is mirrored",
+    {"classes": [0, 1]},
+)
 SWITCH = NeighborPair(
     np.array([[1.0], [1.0]]),
     np.array([1, 0]),
@@ -384,11 +392,13 @@ STEPS = {
 }
 CHAIN = {**STEPS, "preconditioner": None, "prior": "normal", "prior_scale": 10.0}
 HIDDEN = "the first step hides in the random momentum that the chain starts with"
+HIDDEN_HERE = f"{HIDDEN}; DPSGLDClassifier runs the same sampler and is audited"
 ONE_BATCH = "all records are one batch here; DPSGLDClassifier draws its batches by the same code"
 HALF = (
     "near the origin a gradient is half of its bound, and a label flip moves it by half of what a "
     "replacement may"
 )
+HALF_SLOW = f"{HALF}; OPSLinearSVC runs the same sampler and is audited"
 SPREAD = "the range of a tempered posterior's exponent is reached only at extreme probabilities"
 UNUSED = f"{SPREAD}; half of the budget pays for hidden states, and here there is one"
 POLES = "a log-concave density reaches the range of its exponent only at the poles of the ball"
@@ -406,7 +416,7 @@ def _objective(label: str, **params: Any) -> list[Case]:
     )
 
 
-def _samples(estimator: Any, *, note: str = "", **smooth: Any) -> list[Case]:
+def _samples(estimator: Any, *, note: str = "", hmc_note: str = "", **smooth: Any) -> list[Case]:
     """One posterior sample, by every sampler."""
     settings = {**STRONG, **smooth, **BUDGET, "look": first_coefficient, "note": note}
     ball = {**BALL, **PURE, "look": first_coefficient, "note": POLES, "cost": 2}
@@ -414,7 +424,7 @@ def _samples(estimator: Any, *, note: str = "", **smooth: Any) -> list[Case]:
         *_linear(estimator, "Langevin", TINY, sampler="langevin", n_steps=8, **settings),
         *_linear(estimator, "rejection", TINY, sampler="rejection", **settings),
         *_linear(estimator, "rejection, pure", TINY, sampler="rejection", **ball),
-        *_linear(estimator, "HMC", TINY, **HAMILTON, **settings),
+        *_linear(estimator, "HMC", TINY, **HAMILTON, **{**settings, "note": hmc_note}),
     ]
 
 
@@ -434,7 +444,7 @@ CASES: list[Case] = [
     ),
     *_objective("output", mechanism="output", inference_budget=0.0, **BUDGET),
     *_objective("output, pure", mechanism="output", inference_budget=0.0, **PURE),
-    *_samples(OPSLogisticRegression, note=HALF),
+    *_samples(OPSLogisticRegression, note=HALF, hmc_note=HALF_SLOW),
     *_samples(OPSLinearSVC, smoothing=0.5),
     *_chain("SGLD"),
     *_chain("Poisson batches", batch_size=5, look=BatchSteps()),
@@ -442,7 +452,13 @@ CASES: list[Case] = [
     *_chain("SGHMC", sampler={"kind": "sghmc", **COLD}),
     *_chain("SGNHT", sampler=STILL, step_size=0.01, look=kicks_of, note=HIDDEN),
     *_chain("SGFS", sampler="sgfs", step_size=400.0),
-    *_chain("released moments", n_rows=60, preconditioner="auto"),
+    *_linear(
+        DPSGLDClassifier,
+        "released moments",
+        MIRRORED,
+        look=released_by_chain,
+        **{**CHAIN, **BUDGET, "preconditioner": "auto"},
+    ),
     *_regression("regression"),
     *_regression("regression, Huber", loss="huber"),
     *_regression("regression, fixed batches", subsampling="fixed", note=ONE_BATCH),
@@ -452,7 +468,7 @@ CASES: list[Case] = [
     *_network("network"),
     *_network("network, fixed batches", subsampling="fixed", note=ONE_BATCH),
     *_network("network, SGHMC", sampler={"kind": "sghmc", **COLD}),
-    *_network("network, SGNHT", sampler="sgnht", note=HIDDEN),
+    *_network("network, SGNHT", sampler="sgnht", note=HIDDEN_HERE),
     *_counts("Laplace, Bernoulli", SINGLETON, mechanism="laplace", **PURE),
     *_counts("Gaussian, Bernoulli", SINGLETON, mechanism="gaussian", **BUDGET),
     *_counts("one draw, Bernoulli", SWITCH, mechanism="ops", alpha=0.01, note=SPREAD, **PURE),
@@ -551,9 +567,9 @@ CASES += [
     *_of_persons(MomentsOfPersons, "PrivateBayesianRidge Gaussian"),
 ]
 
-# The densities of tempered draws differ so little that hundreds of fits prove 0 % of the claim, and
-# an audit of them would show nothing. They are replayed, their densities are checked exactly, and
-# broken variants of them are caught.
-NO_POWER = (SPREAD, UNUSED, POLES)
+# Hundreds of fits prove next to nothing of these claims, and an audit of them would show nothing.
+# They are replayed, the densities of tempered draws are checked exactly, and broken variants of
+# them or of the sampler that they share are caught.
+NO_POWER = (SPREAD, UNUSED, POLES, HIDDEN_HERE, HALF_SLOW)
 WITHOUT_POWER = [case for case in CASES if case.note in NO_POWER]
 AUDITED = [case for case in CASES if case.note not in NO_POWER]

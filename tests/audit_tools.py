@@ -63,6 +63,13 @@ def moves_of(fitted: Any) -> np.ndarray:
     return np.diff(draws_of(fitted), prepend=0.0)
 
 
+def released_by_chain(fitted: Any) -> np.ndarray:
+    """Released moments, and the mean of the noisy gradients in the coordinates made of them."""
+    found = fitted._posterior.inference
+    moments = found.coordinates.moments
+    return np.concatenate([found.score.gradient, moments.mean, moments.covariance.ravel()])
+
+
 def kicks_of(fitted: Any) -> np.ndarray:
     """Changes of the momentum of a chain; the first one is lost in the random momentum."""
     return np.diff(moves_of(fitted))

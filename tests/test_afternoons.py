@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from scipy.special import expit
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import BaggingClassifier, StackingClassifier
@@ -29,9 +30,19 @@ from skdpbayes import (
     PrivacyWarning,
     PrivateBayesianRidge,
     PrivateBoundsScaler,
+    RowBlocks,
+    load_json,
     private_preprocessor,
 )
+from skdpbayes.estimators.linear.posterior import mean_probabilities
 from skdpbayes.exceptions import BudgetExceededError
+from skdpbayes.models import LogisticLoss
+from skdpbayes.models.exact_sums import (
+    Grid,
+    clipped_gradient,
+    read_gradient,
+    row_lengths,
+)
 
 LINEAR = [
     DPSGLDClassifier,
@@ -144,9 +155,9 @@ def test_weights_are_refused_with_what_to_do_instead(make, tmp_path):
         model.fit(X, y, weights=np.ones(N))
     assert ledger.entries() == []
     assert not has_fit_parameter(model, "sample_weight")  # meta-estimators would pass weights
-    for weight in ("balanced", {"no": 1.0, "yes": 2.0}):
-        with pytest.raises(TypeError, match=r"which are private, .* threshold on predict_proba"):
-            make(class_weight=weight)
+    with pytest.raises(TypeError, match=r"which are private\. A threshold on predict_proba"):
+        make(class_weight="balanced", ledger=ledger).fit(X, y)
+    assert ledger.entries() == []
 
 
 def test_weights_of_a_regression_are_refused_and_units_are_warned_of():
@@ -161,11 +172,84 @@ def test_weights_of_a_regression_are_refused_and_units_are_warned_of():
 
 @each_classifier
 def test_parameters_are_still_those_of_the_class(make):
-    assert "class_weight" not in make().get_params()
     assert next(iter(inspect.signature(make).parameters)) == "epsilon"
     assert pickle.loads(pickle.dumps(clone(make(epsilon=0.3)))).epsilon == 0.3
     with pytest.raises(TypeError, match="unexpected keyword argument 'epsilom'"):
         make(epsilom=1.0)
+
+
+def rare(n=4000, seed=0):
+    """Rows within 1, and a label that one record in ten has."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-0.5, 0.5, (n, 3))
+    return X, (rng.random(n) < 1 / (1 + np.exp(3 - 6 * X[:, 0]))).astype(int)
+
+
+def test_class_weights_find_more_of_a_rare_label_under_the_same_claim():
+    X, y = rare()
+    plain = DPSGLDClassifier(epsilon=2.0, random_state=0).fit(X, y)
+    weights = {0: 1.0, 1: 8.0}
+    model = DPSGLDClassifier(epsilon=2.0, random_state=0, class_weight=weights).fit(X, y)
+    assert model.predict(X)[y == 1].mean() > plain.predict(X)[y == 1].mean() + 0.3
+    assert model.privacy_ == plain.privacy_
+    again = load_json(model.to_json())
+    assert again.class_weight == weights
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert not hasattr(model, "interval")
+    assert "class weights change" in model._posterior.missing["interval"]
+
+
+def farthest(weights, share=1.0):
+    """The farthest that one record moves the sum of clipped gradients by, in clipping norms."""
+    X, y, sums = np.zeros((4, 2)), np.array([0, 0, 1, 1]), []
+    theta, clip, grid = np.array([[8.0, 0.0, 0.0]]), 0.5, Grid(4, 1.0)
+    for row in ([1.0, 0.0], [-1.0, 0.0], [0.6, 0.8], [0.0, 0.0]):
+        for label in (0, 1):
+            X[0], y[0] = row, label
+            rows = DPSGLDClassifier(class_weight=weights)._read(X, y)
+            block = rows.block()._replace(weight=share * rows.weight)
+            lengths = row_lengths(block.X, grid, constant=1.0)
+            total = clipped_gradient(block, theta, LogisticLoss(), lengths, clip, grid)
+            sums.append(read_gradient(total, grid))
+    return max(np.linalg.norm(one - other) for one in sums for other in sums) / clip
+
+
+@pytest.mark.parametrize("weights", [{0: 1.0, 1: 20.0}, {0: 300.0, 1: 1.0}, {0: 3.0, 1: 3.0}])
+def test_no_label_lets_a_record_do_more_than_a_record_without_weights(weights):
+    assert farthest(weights) < 2.0
+    # weights above 1 would break the claim, and this test sees it
+    assert farthest(weights, share=3.0) > 2.0
+
+
+def test_the_moments_that_whiten_rows_count_every_record_alike():
+    X, y = rare()
+    settings = {"epsilon": 1.0, "random_state": 0, "n_steps": 1}
+    weighted = DPSGLDClassifier(**settings, class_weight={0: 1.0, 1: 9.0}).fit(X, y)
+    plain = DPSGLDClassifier(**settings).fit(X, y)
+    rows = weighted._read(X, y)
+    assert rows.weight.max() == 1.0
+    assert rows.weight.min() == (2**16 // 9) / 2**16
+    assert weighted.step_size_ == plain.step_size_
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({0: 1.0}, r"class_weight must have the labels \[0, 1\]"),
+        ({0: 1.0, 1: -2.0}, r"class_weight\[1\]"),
+        ({0: 0.0, 1: 0.0}, "must have a positive number"),
+    ],
+)
+def test_class_weights_that_mean_nothing_are_refused(weights, message, tmp_path):
+    X, y = rare(100)
+    ledger = PrivacyLedger(tmp_path / "budget.sqlite", epsilon=5.0, delta=1e-3)
+    with pytest.raises(ValueError, match=message):
+        DPSGLDClassifier(class_weight=weights, ledger=ledger).fit(X, y)
+    for rest in ({"units": np.arange(100)}, {}):
+        table = (X, y) if rest else (RowBlocks([X]), RowBlocks([y]))
+        with pytest.raises(ValueError, match="class_weight is for records in memory"):
+            DPSGLDClassifier(class_weight={0: 1.0, 1: 2.0}, ledger=ledger).fit(*table, **rest)
+    assert ledger.entries() == []
 
 
 def visits(n=N, seed=0):
@@ -285,3 +369,13 @@ def test_missing_values_are_refused_with_what_learns_nothing(make):
     rows = np.array([[0.1, 0.2], [np.nan, 0.3]] * 20)
     with pytest.raises(ValueError, match=r"NaN.*private_preprocessor\(missing=.*learn nothing"):
         make().fit(rows, np.arange(40) % 2)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_small_probabilities_averaged_over_draws_are_accurate_on_either_side(dtype):
+    logits = np.array([[-60.0, -9.0, 0.5, 9.0, 60.0], [-61.0, -8.0, 0.4, 8.0, 61.0]], dtype)
+    found = mean_probabilities(logits[:, :, None])
+    assert found.dtype == np.float64
+    expected = np.stack([expit(-logits).mean(axis=0), expit(logits).mean(axis=0)], axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-13 if dtype == np.float64 else 2e-6)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-15)

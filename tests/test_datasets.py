@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils import Bunch
 
 from skdpbayes import datasets
-from skdpbayes.datasets import _adult, _categorical, _fars_codebook, _mnist
+from skdpbayes.datasets import _adult, _categorical, _fars, _mnist
 
 ADULT = """39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, \
 Male, 2174, 0, 40, United-States, <=50K
@@ -393,9 +393,9 @@ def test_fars(folder):
 
 
 def test_fars_code_book():
-    assert len(_fars_codebook.STATES) == 51
-    assert {region for _, region in _fars_codebook.STATES.values()} == set(_fars_codebook.REGIONS)
-    for table in (_fars_codebook.HARMFUL_EVENT, _fars_codebook.MANNER_OF_COLLISION):
+    assert len(_fars.STATES) == 51
+    assert {region for _, region in _fars.STATES.values()} == set(_fars.REGIONS)
+    for table in (_fars.CODED["category_harm_ev"], _fars.CODED["type_man_coll"]):
         assert list(table) == sorted(table)  # positions are found by bisection
 
 

@@ -122,6 +122,17 @@ def test_random_bits_are_drawn_in_one_package_only():
         assert "random" not in _imports(path), path
 
 
+def test_names_are_listed_once():
+    """Packages say what is public; a module does only where the reference shows it whole."""
+    shown = {"_lazy.py", "__main__.py", "exceptions.py", "bounds.py", "neighbors.py"}
+    for path in _files():
+        listed = any(
+            isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
+            for node in ast.parse(path.read_text(encoding="utf-8")).body
+        )
+        assert not listed or path.name in shown | {"__init__.py"}, path
+
+
 def test_importing_every_public_name_loads_nothing_heavy():
     code = (
         "import sys, skdpbayes\n"

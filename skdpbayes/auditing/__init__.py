@@ -13,18 +13,14 @@ from skdpbayes._lazy import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
-        "AuditResult": "result",
-        "NeighborPair": "neighbors",
-        "OneRunResult": "result",
-        "audit": "two_data_sets",
-        "audit_one_run": "one_run",
-        "audit_scores": "two_data_sets",
-        "changed_rows": "neighbors",
-        "clopper_pearson_upper": "bounds",
-        "epsilon_lower_bound": "bounds",
-        "mu_lower_bound": "bounds",
-        "one_run_epsilon": "bounds",
-        "one_run_p_value": "bounds",
+        "bounds": (
+            "clopper_pearson_upper epsilon_lower_bound mu_lower_bound one_run_epsilon "
+            "one_run_p_value"
+        ),
+        "neighbors": "NeighborPair changed_rows",
+        "one_run": "audit_one_run",
+        "result": "AuditResult OneRunResult",
+        "two_data_sets": "audit audit_scores",
     },
     submodules=["bounds", "neighbors"],
 )

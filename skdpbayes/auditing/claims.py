@@ -12,8 +12,6 @@ from skdpbayes.auditing.bounds import clopper_pearson_upper
 from skdpbayes.privacy.events import ApproximateDP, PrivacyEvent, PureDP
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee
 
-__all__ = ["Profile", "read_claim", "smallest_useful_trials"]
-
 _POINTS = 33  # of the profile; every one is a valid test, so a coarse grid only costs power
 _MOST_TRIALS = 10**9
 _USUAL_DELTA = 1e-5  # of the headline of a claim that is a curve without a pure epsilon

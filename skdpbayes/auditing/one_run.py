@@ -14,8 +14,6 @@ from skdpbayes.auditing.claims import read_claim
 from skdpbayes.auditing.result import OneRunResult
 from skdpbayes.auditing.trials import Factory, fit_quietly
 
-__all__ = ["audit_one_run"]
-
 
 def audit_one_run(
     estimator: Any,

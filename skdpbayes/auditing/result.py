@@ -13,8 +13,6 @@ from skdpbayes.privacy.events import GaussianDP
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
 from skdpbayes.privacy.mechanisms.gdp import gdp_epsilon
 
-__all__ = ["AuditResult", "OneRunResult"]
-
 
 def _claimed(claim: PrivacyGuarantee) -> str:
     if claim.delta == 0.0:

@@ -14,8 +14,6 @@ from sklearn.base import clone
 
 from skdpbayes import randomness
 
-__all__ = ["Factory", "error_counts", "fit_quietly", "run_trials"]
-
 Score = Callable[[Any], Any]
 Data = tuple[Any, ...]
 

@@ -22,8 +22,6 @@ from skdpbayes.auditing.result import AuditResult
 from skdpbayes.auditing.trials import Factory, error_counts, fit_quietly, run_trials
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
 
-__all__ = ["audit", "audit_scores"]
-
 _ASIDE = 100  # fits at least, unless fewer are counted
 _CANDIDATES = 64  # thresholds tried, at quantiles of the trials that are set aside
 _SMOOTHED = 9  # predicted bounds are averaged over a ninth of the candidates
@@ -37,6 +35,7 @@ def audit(
     y: Any = None,
     *,
     neighbor: Any,
+    units: Any = None,
     n_trials: int = 1000,
     score: Callable[[Any], Any] | None = None,
     claim: Any = None,
@@ -62,6 +61,9 @@ def audit(
         The data set, made up for the audit. ``y=None`` calls ``fit(X)``.
     neighbor : (X, y), X or NeighborPair
         The neighboring data set; :mod:`skdpbayes.auditing.neighbors` has the worst ones we know.
+        With ``units`` it is (X, y, units), of as many units and of any number of records.
+    units : array-like, default=None
+        Whose each record is, to audit a claim for all records of a person.
     n_trials : int, default=1000
         Fits on each of the two that are counted. More prove more.
     score : callable, default=None
@@ -105,9 +107,9 @@ def audit(
     """
     n_trials = check_integer("n_trials", n_trials, low=1)
     confidence = check_real("confidence", confidence, low=0.0, high=1.0, closed="neither")
-    data, other = _data_sets(X, y, neighbor)
+    data, other = _data_sets(X, y, units, neighbor)
     if score is None:
-        score = default_score(changed_rows(data[0], data[1:], other[0], other[1:]))
+        score = default_score(changed_rows(data[0], data[1:2], other[0], other[1:2]))
     seed = None if random_state is None else 0
     factory = Factory(estimator)
     claimed = read_claim(claim, fit_quietly(factory.make(seed), data))
@@ -199,9 +201,15 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.array_equal(a, b)) and len(np.unique(a, axis=0)) > 2
 
 
-def _data_sets(X: Any, y: Any, neighbor: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _data_sets(
+    X: Any, y: Any, units: Any, neighbor: Any
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     if isinstance(neighbor, NeighborPair):
         neighbor = neighbor.neighbor
+    if units is not None:
+        if y is None or not isinstance(neighbor, (tuple, list)) or len(neighbor) != 3:
+            raise ValueError("with units, y is needed and neighbor must be (X, y, units).")
+        return (X, y, units), tuple(neighbor)
     if y is None:
         return (X,), tuple(neighbor) if isinstance(neighbor, tuple) else (neighbor,)
     if not isinstance(neighbor, (tuple, list)) or len(neighbor) != 2:

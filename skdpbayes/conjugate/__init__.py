@@ -18,13 +18,12 @@ from skdpbayes._lazy import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
-        "BetaBernoulli": "counts",
-        "DirichletCategorical": "counts",
-        "ExponentialFamily": "exponential_family",
-        "GammaPoisson": "rates",
-        "LogitNormalBernoulli": "logit_normal",
-        "NormalMean": "normal",
-        "NormalMeanVariance": "normal_variance",
-        "PrivatePosterior": "model",
+        "counts": "BetaBernoulli DirichletCategorical",
+        "exponential_family": "ExponentialFamily",
+        "logit_normal": "LogitNormalBernoulli",
+        "model": "PrivatePosterior",
+        "normal": "NormalMean",
+        "normal_variance": "NormalMeanVariance",
+        "rates": "GammaPoisson",
     },
 )

@@ -18,18 +18,15 @@ from skdpbayes.conjugate.model import (
     draw_from_log_weights,
     log_binomial,
     log_noise_at,
-    ops_eta,
     release_sums,
     snapped,
+    tempered,
     total_of,
 )
 from skdpbayes.privacy.budget import Budget, Noise
-from skdpbayes.privacy.events import BoundedRange
 from skdpbayes.privacy.mechanisms.exponential_mechanism import truncated_dirichlet_range
 from skdpbayes.privacy.sensitivity import moved
 from skdpbayes.release.floored import ROUNDING, draw_floored_dirichlet, floored_conditions
-
-__all__ = ["BetaBernoulli", "CoinModel", "DirichletCategorical"]
 
 
 class CoinModel(ConjugateModel):
@@ -50,11 +47,7 @@ class CoinModel(ConjugateModel):
         return 1.0, 1.0, 1
 
     def _release(
-        self,
-        values: AnyValues,
-        noise: Noise,
-        naive: bool,
-        generator: np.random.Generator,
+        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
     ) -> tuple[dict[str, Any], Draw]:
         n = values.size
         noisy = int(release_sums(generator, values, values.total(total_of), noise)[0])
@@ -114,8 +107,8 @@ class BetaBernoulli(CoinModel):
         return partial(_draw_beta, ones + self.a, n - ones + self.b, log_weights + prior)
 
     def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
-        eta, width = ops_eta(budget), truncated_dirichlet_range(2, self.min_probability)
-        return min(1.0, eta / (moved(budget.adjacency) * width)), BoundedRange(eta)
+        width = truncated_dirichlet_range(2, self.min_probability)
+        return tempered(budget, moved(budget.adjacency) * width)
 
     def _one_draw(
         self, values: np.ndarray, temper: float, budget: Budget, generator: np.random.Generator
@@ -192,11 +185,7 @@ class DirichletCategorical(ConjugateModel):
         return records, records, 1
 
     def _release(
-        self,
-        values: AnyValues,
-        noise: Noise,
-        naive: bool,
-        generator: np.random.Generator,
+        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
     ) -> tuple[dict[str, Any], Draw]:
         counts = values.total(partial(np.bincount, minlength=self.n_categories))
         noisy = release_sums(generator, values, counts, noise)
@@ -206,9 +195,9 @@ class DirichletCategorical(ConjugateModel):
         return released, partial(_draw_noisy_dirichlet, noisy, values.size, self.alpha, noise)
 
     def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
-        eta, width = ops_eta(budget), truncated_dirichlet_range(self.n_categories, self._floor)
-        temper = min(1.0, eta / (moved(budget.adjacency) * width) * (1.0 - ROUNDING))
-        return temper, BoundedRange(eta), *floored_conditions([self.n_categories])
+        width = moved(budget.adjacency) * truncated_dirichlet_range(self.n_categories, self._floor)
+        draw = tempered(budget, width, ROUNDING)
+        return *draw, *floored_conditions([self.n_categories])
 
     def _one_draw(
         self, values: np.ndarray, temper: float, budget: Budget, generator: np.random.Generator

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpbayes import models
 from skdpbayes._validation import check_integer, check_scale
 from skdpbayes.conjugate.model import (
     AnyValues,
@@ -17,8 +18,6 @@ from skdpbayes.conjugate.model import (
     release_sums,
 )
 from skdpbayes.privacy.budget import Budget, Noise
-
-__all__ = ["ExponentialFamily"]
 
 # Steps of the public grid per unit of a standardized statistic.
 STEPS = 1 << 20
@@ -165,11 +164,7 @@ class ExponentialFamily(ConjugateModel):
         return ("statistic computes each row of its result from that row's record alone",)
 
     def _release(
-        self,
-        values: AnyValues,
-        noise: Noise,
-        naive: bool,
-        generator: np.random.Generator,
+        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
     ) -> tuple[dict[str, Any], Draw]:
         n = values.size
         exact = values.total(partial(self._total, noise.law))
@@ -205,10 +200,9 @@ class ExponentialFamily(ConjugateModel):
         center, unit = self._place()
         with np.errstate(over="ignore", invalid="ignore"):
             rows = (rows.reshape(n, self.size) - center) / unit
-        if self.norm is None:
-            rows = np.clip(np.where(np.isnan(rows), 0.0, rows), -1.0, 1.0)
-        else:
-            rows = _shortened(rows, 1 if law == "laplace" else 2)
+        if self.norm is not None:
+            return models.clipped_integers(rows, 1.0, 1.0 / STEPS, order=1 + (law != "laplace"))
+        rows = np.clip(np.where(np.isnan(rows), 0.0, rows), -1.0, 1.0)
         return np.trunc(rows * STEPS).astype(np.int64)
 
     def _projected(self, total: np.ndarray, n: int) -> np.ndarray:
@@ -220,16 +214,6 @@ class ExponentialFamily(ConjugateModel):
         raise ValueError(
             "mechanism='ops' needs a likelihood; use skdpbayes.sampling.one_posterior_sample."
         )
-
-
-def _shortened(rows: np.ndarray, order: int) -> np.ndarray:
-    """Scale rows to a length of at most 1; one with an entry that is not finite becomes zero."""
-    rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
-    largest = np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1.0)  # squares do not overflow
-    lengths = np.linalg.norm(rows / largest, ord=order, axis=1, keepdims=True)
-    # a margin for the rounding of the length; cutting never lengthens
-    margin = 1.0 - (rows.shape[1] + 32) * 2.0**-52
-    return rows / largest / np.maximum(lengths, 1.0 / largest) * margin
 
 
 def _draw_given(

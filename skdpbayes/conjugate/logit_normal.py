@@ -23,8 +23,6 @@ from skdpbayes.privacy.events import GaussianDP
 from skdpbayes.privacy.mechanisms.exponential_mechanism import minami2016_mu
 from skdpbayes.privacy.mechanisms.gdp import gdp_mu
 
-__all__ = ["LogitNormalBernoulli"]
-
 _GRID_POINTS = 2001
 _TAIL_POINTS = 400  # on each side, where the likelihood is flat
 _REACH = 8.0  # standard deviations of the prior

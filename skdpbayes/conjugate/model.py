@@ -21,7 +21,7 @@ from skdpbayes.fitting.units import WHOLE, share_out, sum_fractions, unit_codes
 from skdpbayes.privacy.budget import NO_NOISE, Budget, Noise
 from skdpbayes.privacy.calibration import smallest_noise
 from skdpbayes.privacy.composition.composed import repeat
-from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent, PureDP
+from skdpbayes.privacy.events import BoundedRange, NoPrivacy, PrivacyEvent, PureDP
 from skdpbayes.privacy.guarantee import PrivacyGuarantee, Unit
 from skdpbayes.privacy.mechanisms.bounded_range import bounded_range_eta
 from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian
@@ -29,8 +29,6 @@ from skdpbayes.privacy.mechanisms.gdp import gdp_mu
 from skdpbayes.privacy.sensitivity import moved
 from skdpbayes.release.counts import counts
 from skdpbayes.release.fractions import fractions
-
-__all__ = ["AnyValues", "ConjugateModel", "ConjugatePlan", "PrivatePosterior", "release_sums"]
 
 MECHANISMS = ("laplace", "gaussian", "ops")
 POSTERIORS = ("noise_aware", "naive")
@@ -384,11 +382,7 @@ class ConjugateModel(BaseEstimator):
         return noise.scale
 
     def _release(
-        self,
-        values: AnyValues,
-        noise: Noise,
-        naive: bool,
-        generator: np.random.Generator,
+        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
     ) -> tuple[dict[str, Any], Draw]:
         """Release noisy statistics; return them and the posterior that follows from them."""
         raise NotImplementedError
@@ -449,11 +443,12 @@ def total_of(values: np.ndarray) -> np.ndarray:
     return np.asarray(values.sum(keepdims=True))
 
 
-def ops_eta(budget: Budget) -> float:
-    """Range of the log-density ratio that the budget allows a single draw."""
-    if budget.delta == 0.0:
-        return budget.epsilon
-    return max(budget.epsilon, bounded_range_eta(budget.epsilon, budget.delta))
+def tempered(budget: Budget, width: float, slack: float = 1e-12) -> tuple[float, BoundedRange]:
+    """Return the power of a draw whose log-likelihood ratio has this range, and its event."""
+    eta = budget.epsilon
+    if budget.delta > 0.0:
+        eta = max(eta, bounded_range_eta(eta, budget.delta))
+    return min(1.0, eta / width * (1.0 - slack)), BoundedRange(eta)
 
 
 def snapped(draws: np.ndarray, low: float, high: float) -> np.ndarray:

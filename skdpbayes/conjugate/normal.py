@@ -22,16 +22,15 @@ from skdpbayes.conjugate.model import (
     log_noise_at,
     release_sums,
     snapped,
+    tempered,
 )
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting.chunks import Values
 from skdpbayes.privacy.budget import Budget, Noise
-from skdpbayes.privacy.events import BoundedRange, GaussianDP
+from skdpbayes.privacy.events import GaussianDP
 from skdpbayes.privacy.mechanisms.gdp import gdp_epsilon
 from skdpbayes.privacy.sensitivity import moved
 from skdpbayes.release.floats import floats as release_floats
-
-__all__ = ["NormalMean", "NormalModel"]
 
 _GRID_POINTS = 4001
 # A Gaussian draw is rounded to a grid of at most 2^-28 of its deviation, which adds as much to the
@@ -162,11 +161,7 @@ class NormalMean(NormalModel):
         return self._half * noise.scale / models.GRID
 
     def _release(
-        self,
-        values: AnyValues,
-        noise: Noise,
-        naive: bool,
-        generator: np.random.Generator,
+        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
     ) -> tuple[dict[str, Any], Draw]:
         n, half = values.size, self._half
         exact = values.total(partial(self._integer_sums, offset=0))[:1]
@@ -260,9 +255,7 @@ class NormalMean(NormalModel):
     def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
         records = moved(budget.adjacency)
         if budget.delta == 0.0:  # the restricted posterior has a bounded range
-            width = 0.5 * records * (self._width / self.scale) ** 2
-            temper = min(1.0, budget.epsilon / width * (1.0 - 1e-12))
-            return temper, BoundedRange(budget.epsilon)
+            return tempered(budget, 0.5 * records * (self._width / self.scale) ** 2)
         mu = allowed_mu(budget, self.calibration, corollary=False)
         if mu <= _SNAP_MU:
             raise CalibrationError(

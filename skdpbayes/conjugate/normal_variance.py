@@ -15,16 +15,13 @@ from skdpbayes.conjugate.model import (
     AnyValues,
     Draw,
     draw_from_log_weights,
-    ops_eta,
     release_sums,
+    tempered,
 )
 from skdpbayes.conjugate.normal import NormalModel
 from skdpbayes.fitting.chunks import Values
 from skdpbayes.privacy.budget import Budget, Noise
-from skdpbayes.privacy.events import BoundedRange
 from skdpbayes.privacy.sensitivity import moved
-
-__all__ = ["NormalMeanVariance"]
 
 _UNITS = np.array([models.GRID, models.GRID**2])  # steps of the two sums in a unit
 _CELLS, _FINE = 1024, 2**20  # cells of the public grid of (mean, deviation), steps within one
@@ -81,11 +78,7 @@ class NormalMeanVariance(NormalModel):
         return noise.scale / models.GRID
 
     def _release(
-        self,
-        values: AnyValues,
-        noise: Noise,
-        naive: bool,
-        generator: np.random.Generator,
+        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
     ) -> tuple[dict[str, Any], Draw]:
         n, scale = values.size, self._scale(noise)
         kappa = models.moment_offset(noise.law)
@@ -119,8 +112,7 @@ class NormalMeanVariance(NormalModel):
         return top + max(steep - top, 2.0)
 
     def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
-        eta, width = ops_eta(budget), self.ops_range(budget.adjacency)
-        return min(1.0, eta / width * (1.0 - 1e-12)), BoundedRange(eta)
+        return tempered(budget, self.ops_range(budget.adjacency))
 
     def _one_draw(
         self, values: np.ndarray, temper: float, budget: Budget, generator: np.random.Generator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -17,16 +18,13 @@ from skdpbayes.conjugate.model import (
     Draw,
     draw_from_log_weights,
     log_noise_at,
-    ops_eta,
     release_sums,
     snapped,
+    tempered,
     total_of,
 )
 from skdpbayes.privacy.budget import Budget, Noise
-from skdpbayes.privacy.events import BoundedRange
 from skdpbayes.privacy.sensitivity import moved
-
-__all__ = ["GammaPoisson"]
 
 
 class GammaPoisson(ConjugateModel):
@@ -93,11 +91,7 @@ class GammaPoisson(ConjugateModel):
         return 1.0, 1.0, self.max_count
 
     def _release(
-        self,
-        values: AnyValues,
-        noise: Noise,
-        naive: bool,
-        generator: np.random.Generator,
+        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
     ) -> tuple[dict[str, Any], Draw]:
         n, top = values.size, self.max_count * values.size
         noisy = int(release_sums(generator, values, values.total(total_of), noise)[0])
@@ -111,10 +105,9 @@ class GammaPoisson(ConjugateModel):
 
     def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
         low, high = self._range
-        eta, width = ops_eta(budget), _largest_range(self.max_count, low, high)
         if moved(budget.adjacency) == 2:
-            width = self.max_count * np.log(high / low)
-        return min(1.0, eta / width), BoundedRange(eta)
+            return tempered(budget, self.max_count * math.log(high / low))
+        return tempered(budget, _largest_range(self.max_count, low, high))
 
     def _one_draw(
         self, values: np.ndarray, temper: float, budget: Budget, generator: np.random.Generator

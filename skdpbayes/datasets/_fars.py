@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,17 +13,25 @@ import numpy as np
 
 from skdpbayes._validation import check_choice
 from skdpbayes.datasets import _encoding as encoding_tools
-from skdpbayes.datasets import _fars_codebook as codebook
 from skdpbayes.datasets import _files as files
 
 N_TIMES = 48
 _FILE = "fars/fars_2013_2016_tidy.csv"
-_CODED: dict[str, dict[int, str]] = {
-    "type_man_coll": codebook.MANNER_OF_COLLISION,
-    "category_harm_ev": codebook.HARMFUL_EVENT,
-    "lgt_cond": codebook.LIGHT,
-    "weather": codebook.WEATHER,
-    **{name: {0: "no", 1: "yes"} for name in codebook.BINARY_FIELDS},
+# years 2013 to 2016
+_BOOK = json.loads(Path(__file__).with_name("fars_codebook.json").read_text(encoding="utf-8"))
+STATES = {int(code): tuple(place) for code, place in _BOOK["states"].items()}
+"""Name and census region."""
+REGIONS = tuple(_BOOK["regions"])
+BINARY_FIELDS = (
+    *("drunk_driver", "multi_fatal", "pedestrian", "multi_vehicle", "dark", "adverse_weather"),
+    *("work_zone", "intersection", "on_nhs", "weekend"),
+)
+CODED: dict[str, dict[int, str]] = {
+    **{
+        field: {int(code): label for code, label in _BOOK[field].items()}
+        for field in ("type_man_coll", "category_harm_ev", "lgt_cond", "weather")
+    },
+    **{name: {0: "no", 1: "yes"} for name in BINARY_FIELDS},
 }
 _DEFAULT_FIELDS = ("type_man_coll", "category_harm_ev", "drunk_driver", "dark", "adverse_weather")
 
@@ -86,8 +95,8 @@ def load_fars(
         raise files.unavailable("FARS", _FILE, "no local file, and the set is not on OpenML")
     wanted = [*chosen, "state", "month_index", *([] if target is None else [target])]
     columns = _read(path, wanted)
-    source = {name: np.array(list(_CODED[name])) for name in chosen}
-    categories = {name: tuple(_CODED[name].values()) for name in chosen}
+    source = {name: np.array(list(CODED[name])) for name in chosen}
+    categories = {name: tuple(CODED[name].values()) for name in chosen}
     counts = encoding_tools.counts_of(categories)
     place, place_names = _sequences(columns["state"], sequences)
     times = columns["month_index"]
@@ -115,13 +124,13 @@ def load_fars(
 
 def _checked_fields(fields: Sequence[str], target: str | None) -> list[str]:
     chosen = [fields] if isinstance(fields, str) else list(fields)
-    unknown = [name for name in chosen if name not in _CODED]
+    unknown = [name for name in chosen if name not in CODED]
     if unknown or not chosen or len(set(chosen)) < len(chosen):
         raise ValueError(
-            f"fields must be distinct names, at least one, among {list(_CODED)}, got {chosen}"
+            f"fields must be distinct names, at least one, among {list(CODED)}, got {chosen}"
         )
     if target is not None:
-        allowed = [name for name in codebook.BINARY_FIELDS if name not in chosen]
+        allowed = [name for name in BINARY_FIELDS if name not in chosen]
         check_choice("target", target, allowed)
     return chosen
 
@@ -155,8 +164,8 @@ def _positions(column: np.ndarray, codes: np.ndarray, name: str) -> np.ndarray:
 
 
 def _sequences(state: np.ndarray, sequences: str) -> tuple[np.ndarray, list[str]]:
-    position = _positions(state, np.array(list(codebook.STATES)), "state")
+    position = _positions(state, np.array(list(STATES)), "state")
     if sequences == "state":
-        return position, [name for name, _ in codebook.STATES.values()]
-    region = np.array([codebook.REGIONS.index(part) for _, part in codebook.STATES.values()])
-    return region[position], list(codebook.REGIONS)
+        return position, [name for name, _ in STATES.values()]
+    region = np.array([REGIONS.index(part) for _, part in STATES.values()])
+    return region[position], list(REGIONS)

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
-from skdpbayes._validation import check_classes, check_integer, check_is_fitted, validate_data
+from skdpbayes._validation import (
+    check_classes,
+    check_integer,
+    check_is_fitted,
+    check_real,
+    validate_data,
+)
 from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.chunks import by_chunks, is_chunked
-from skdpbayes.fitting.estimator import FitPlan, PrivateEstimator, noise_is_small, refuse_arguments
-from skdpbayes.fitting.records import Public, Records, read_table
+from skdpbayes.fitting.estimator import (
+    BALANCED,
+    FitPlan,
+    PrivateEstimator,
+    noise_is_small,
+    refuse_arguments,
+)
+from skdpbayes.fitting.records import Public, Records, read_table, scored_by_blocks
+from skdpbayes.fitting.units import WHOLE
 from skdpbayes.privacy.guarantee import Unit, check_unit
-
-__all__ = ["PrivateClassifier"]
-
-# Predictions take this many numbers at a time, draws included: memory does not grow with the rows.
-PREDICTED_AT_ONCE = 1 << 21
 
 
 def _has_likelihood(estimator: PrivateClassifier) -> bool:
@@ -36,6 +44,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     """
 
     classes: Any
+    class_weight: Any = None
     _likelihood = True
     _table_checks: ClassVar[dict[str, Any]] = {
         "accept_sparse": "csr",
@@ -67,6 +76,11 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
             The fitted estimator.
         """
         refuse_arguments(self, unknown)
+        if self.class_weight is not None and (units is not None or is_chunked(X)):
+            raise ValueError(
+                "class_weight is for records in memory: with units the weights of a person's "
+                "records are taken already. Leave it out, and move the threshold on predict_proba."
+            )
         return self._fit(X, y, units=units)
 
     def plan(
@@ -97,7 +111,10 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
     def _read(self, X: Any, y: Any) -> Records:
         bound = self._bound()
-        return read_table(self, X, y, bound=bound, classes=self.classes, **self._table_checks)
+        rows = read_table(self, X, y, bound=bound, classes=self.classes, **self._table_checks)
+        if self.class_weight is None:
+            return rows
+        return replace(rows, weight=_class_weights(self.class_weight, rows.public)[rows.target])
 
     def _bound(self) -> Bound:
         """How rows are bounded; without privacy they are not."""
@@ -106,10 +123,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     def _by_blocks(self, score: Callable[[Any], np.ndarray], X: Any) -> np.ndarray:
         """Validate the rows once and score them block by block."""
         X = validate_data(self, X, reset=False, **self._table_checks)
-        size = max(1, PREDICTED_AT_ONCE // self._posterior.numbers_per_row)
-        if X.shape[0] <= size:
-            return score(X)
-        return np.concatenate([score(part) for part in _parts(X, size)])
+        return scored_by_blocks(score, X, self._posterior.numbers_per_row)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Log-odds (two classes) or per-class scores by which ``predict`` decides.
@@ -193,8 +207,19 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         return tags
 
 
-def _parts(X: Any, size: int) -> Iterator[Any]:
-    if sparse.issparse(X):
-        X = X.tocsr()
-    for start in range(0, X.shape[0], size):
-        yield X[start : start + size]
+def _class_weights(class_weight: Any, public: Public) -> np.ndarray:
+    """Return the weight of every class: numbers over the largest, in steps of 1 / `WHOLE`."""
+    labels = np.asarray(public.classes).tolist()
+    if not isinstance(class_weight, Mapping):
+        raise TypeError(f"class_weight must map each label to a public number. {BALANCED}")
+    if set(class_weight) != set(labels):
+        raise ValueError(f"class_weight must have the labels {labels}; got {list(class_weight)}.")
+    given = np.array(
+        [
+            check_real(f"class_weight[{c!r}]", class_weight[c], low=0.0, high=np.inf, closed="low")
+            for c in labels
+        ]
+    )
+    if not given.max() > 0.0:
+        raise ValueError(f"class_weight must have a positive number; got {class_weight!r}.")
+    return np.asarray(np.maximum(np.floor(given / given.max() * WHOLE), 1.0) / WHOLE)

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import RegressorMixin
 
 from skdpbayes._validation import (
@@ -29,13 +28,8 @@ from skdpbayes.fitting.estimator import (
     noise_is_small,
     refuse_arguments,
 )
-from skdpbayes.fitting.records import Public, Records
+from skdpbayes.fitting.records import Public, Records, scored_by_blocks
 from skdpbayes.privacy.guarantee import Unit, check_unit
-
-__all__ = ["PrivateRegressor", "TargetScale"]
-
-# Predictions take this many numbers at a time: memory does not grow with the rows.
-PREDICTED_AT_ONCE = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -174,19 +168,12 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
             mean = by_chunks(self, "predict", X)
             return (mean, by_chunks(self, "_deviation", X)) if return_std else mean
         X = validate_data(self, X, reset=False, **self._table_checks)
-        mean = self._by_blocks(self._posterior.mean, X)
-        return (mean, self._by_blocks(self._posterior.deviation, X)) if return_std else mean
+        found, size = self._posterior, self._posterior.numbers_per_row
+        mean = scored_by_blocks(found.mean, X, size)
+        return (mean, scored_by_blocks(found.deviation, X, size)) if return_std else mean
 
     def _deviation(self, X: Any) -> np.ndarray:
         return self.predict(X, return_std=True)[1]
-
-    def _by_blocks(self, score: Callable[[Any], np.ndarray], X: Any) -> np.ndarray:
-        size = max(1, PREDICTED_AT_ONCE // self._posterior.numbers_per_row)
-        if X.shape[0] <= size:
-            return score(X)
-        X = X.tocsr() if sparse.issparse(X) else X
-        starts = range(0, X.shape[0], size)
-        return np.concatenate([score(X[start : start + size]) for start in starts])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -10,8 +10,6 @@ import numpy as np
 
 from skdpbayes._validation import clip_negative, clip_rows
 
-__all__ = ["Bound"]
-
 
 @dataclass(frozen=True)
 class Bound:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,27 +32,12 @@ from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.records import Block, Public, Records
 from skdpbayes.fitting.units import share_rows, unit_codes
 
-__all__ = [
-    "ChunkedRecords",
-    "ChunkedValues",
-    "Labels",
-    "Numbers",
-    "Prepared",
-    "RowBlocks",
-    "Values",
-    "by_chunks",
-    "check_noise",
-    "example_of",
-    "is_chunked",
-    "one_row",
-    "read_chunks",
-    "read_values",
-]
-
 # Partial sums are added this many at a time, where they are.
 FAN_IN = 16
-# Rows that are made ready for many passes are held while they take at most so much per worker.
+# Rows that are made ready for many passes are held while they take at most so much per worker,
+# in this many tasks per thread: a task costs a few milliseconds, however little it does.
 HELD_BYTES = 1 << 30
+TASKS_PER_THREAD = 2
 READ_AS = (
     "Read the columns as numbers before: X.astype(float) for numbers, codes 0, 1, ... in a public "
     "order for words."
@@ -484,12 +470,18 @@ class ChunkedRecords:
         """Make rows ready for many passes; see `Prepared`."""
         task = partial(_prepared, self.maker, prepare, args)
         bytes_ = self.n_rows * (8 + 4 * self.public.n_features)
-        held = None
         local = isinstance(self.chunks.X, RowBlocks)
-        if bytes_ <= HELD_BYTES * (1 if local else _n_workers()):
-            every = partial(task, None) if self.shares is None else task
-            held = tuple(self.chunks.each(every, self.shares, there=True))
-        return Prepared(self, task, held)
+        n_workers, n_threads = (1, 1) if local else _cluster()
+        if bytes_ > HELD_BYTES * n_workers:
+            return Prepared(self, task)
+        every = partial(task, None) if self.shares is None else task
+        if local:
+            return Prepared(self, task, (tuple(self.chunks.each(every, self.shares)),))
+        tasks = self.chunks._tasks(every, self.shares)
+        size = -(-len(tasks) // (TASKS_PER_THREAD * n_threads))
+        groups = [tasks[start : start + size] for start in range(0, len(tasks), size)]
+        held = _computed([_delayed(_together)(group) for group in groups], there=True)
+        return Prepared(self, task, tuple(held), size)
 
     def survey(self, look: Callable[[Any], Any]) -> list[Any]:
         """Return ``look(X)`` of every chunk that has rows, not bounded yet: one pass.
@@ -520,13 +512,15 @@ class Prepared:
     """Rows in chunks, made ready for many passes.
 
     ``prepare(records, *args)`` makes of a chunk's `Records` what kernels read. That is held where
-    the chunk is while it takes less than `HELD_BYTES` per worker (public numbers decide), and else
-    made anew in every pass; it makes no difference but in time.
+    the chunk is, a few chunks together, while it takes less than `HELD_BYTES` per worker (public
+    numbers decide), and else made anew in every pass; it makes no difference but in time.
     """
 
     records: ChunkedRecords
     make: Callable[..., Any]
-    held: tuple[Any, ...] | None
+    held: tuple[Any, ...] | None = None
+    size: int = 0
+    """Number of chunks that are held together; 0 for all of them."""
 
     def total(
         self, kernel: Callable[..., np.ndarray], *args: Any, rows: np.ndarray | None = None
@@ -540,18 +534,21 @@ class Prepared:
         if self.held is None:
             return records.summed(partial(_total_of_made, self.make, kernel, args), rows)
         n = records.n_rows if rows is None else int(rows.shape[0])
-        chosen: Any = [None] * len(self.held)
+        chosen: list[Any] = [None] * len(self.held)
         if rows is not None:
-            chosen = _by_chunk(records.sizes, rows)
+            ones = _by_chunk(records.sizes, rows)
+            size = self.size or len(ones)
+            parts = [ones[start : start + size] for start in range(0, len(ones), size)]
+            chosen = [part if any(part) else None for part in parts]
         pairs = [
-            (partial(_total_of_held, kernel, args, one), item)
-            for one, item in zip(chosen, self.held, strict=True)
-            if rows is None or one is not None
+            (partial(_total_of_held, kernel, args, part), items)
+            for part, items in zip(chosen, self.held, strict=True)
+            if rows is None or part is not None
         ]
         if isinstance(records.chunks.X, RowBlocks):
-            whole = _added(task(item) for task, item in pairs)
+            whole = _added(task(items) for task, items in pairs)
         else:
-            whole = _added_up([_delayed(task)(item) for task, item in pairs])
+            whole = _added_up([_delayed(task)(items) for task, items in pairs])
         return records.checked(whole, n)
 
 
@@ -703,27 +700,41 @@ def _total_of_made(
     return Part() if item is None else Part(item[0], kernel(item[1], *args))
 
 
-def _total_of_held(kernel: Callable[..., Any], args: Any, one: Chosen | None, item: Any) -> Part:
-    if item is None or (one is not None and item[0] != one.size):
-        return Part()  # of a chunk that has changed the count tells
-    n, ready = item
-    if one is None:
-        return Part(n, kernel(ready, *args))
-    return Part(one.rows.shape[0], kernel(ready, *args, rows=one.rows))
+def _together(items: list[Any]) -> Any:
+    """Hold what was made of several chunks in one place."""
+    return next((item for item in items if isinstance(item, Failure)), items)
 
 
-def _n_workers() -> int:
-    """Number of workers of the cluster that Dask would use; 1 without one."""
+def _total_of_held(
+    kernel: Callable[..., Any], args: Any, chosen: list[ChunkPart] | None, items: Sequence[Any]
+) -> Part:
+    """Add up over chunks that are held together; of one that has changed the count tells."""
+    ones: Sequence[Any] = [None] * len(items) if chosen is None else chosen
+    parts = []
+    for one, item in zip(ones, items, strict=True):
+        if item is None:
+            continue
+        n, ready = item
+        if chosen is None:
+            parts.append(Part(n, kernel(ready, *args)))
+        elif one is not None and n == one.size:
+            parts.append(Part(one.rows.shape[0], kernel(ready, *args, rows=one.rows)))
+    return _added(parts)  # type: ignore[no-any-return]
+
+
+def _cluster() -> tuple[int, int]:
+    """Numbers of workers and of threads of the cluster that Dask would use; without one, of 1."""
     from dask.base import get_scheduler
 
     scheduler: Any = get_scheduler
     client: Any = getattr(scheduler(), "__self__", None)
     if not hasattr(client, "nthreads"):
-        return 1
+        return 1, os.cpu_count() or 1
     try:
-        return max(1, len(client.nthreads()))
+        threads = client.nthreads()
     except Exception:  # it is lost: the next pass says so
-        return 1
+        threads = {}
+    return max(1, len(threads)), max(1, sum(threads.values()))
 
 
 def _total_of(

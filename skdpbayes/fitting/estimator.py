@@ -37,17 +37,6 @@ from skdpbayes.fitting.storage import to_json
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee, Unit
 
-__all__ = [
-    "FitPlan",
-    "Posterior",
-    "PrivateEstimator",
-    "make_budget",
-    "noise_is_small",
-    "offers",
-    "refuse_arguments",
-    "spent",
-]
-
 T = TypeVar("T")
 
 # Larger budgets end in differences of numbers that double precision cannot tell apart.
@@ -73,9 +62,13 @@ WEIGHTS = (
     "more frequent in the population than in the sample, by public figures, into the intercept. "
     "Both cost no privacy."
 )
+BALANCED = (
+    "'balanced' would be computed from the frequencies of the labels, which are private. A "
+    "threshold on predict_proba does the same for known costs, and is free."
+)
 CLASS_WEIGHT = (
-    "class_weight is not a parameter of {name}. 'balanced' would be computed from the frequencies "
-    "of the labels, which are private, and for any weight {weights}"
+    "class_weight is not a parameter of {name}; DPSGLDClassifier takes public numbers, "
+    "{{label: weight}}. {balanced}"
 )
 
 
@@ -180,8 +173,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
 
     def __new__(cls, *args: Any, **parameters: Any) -> Self:
         """Say why there is no ``class_weight`` where scikit-learn's classifiers have one."""
-        if "class_weight" in parameters:
-            raise TypeError(CLASS_WEIGHT.format(name=cls.__name__, weights=WEIGHTS))
+        if "class_weight" in parameters and "class_weight" not in cls._get_param_names():
+            raise TypeError(CLASS_WEIGHT.format(name=cls.__name__, balanced=BALANCED))
         made: Self = super().__new__(cls)
         return made
 
@@ -307,6 +300,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
     @available_if(offers("interval"))
     def interval(self, level: float = 0.9) -> dict[str, np.ndarray]:
         """Intervals for the model's parameters, the noise of the mechanism included.
+
+        The parameters are those of the model on bounded rows: where ``data_norm`` or public bounds
+        cut many rows, they differ from those of the rows as they are. The user guide has the
+        coverage in simulations.
 
         Parameters
         ----------

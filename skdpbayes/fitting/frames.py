@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-__all__ = ["unscaled_columns", "with_names"]
-
 # Integers of a single byte are how tables store indicators.
 UNSCALED = ("int16", "int32", "int64", "uint16", "uint32", "uint64", "object")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numbers
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from skdpbayes.fitting.estimator import PrivateEstimator
+from skdpbayes.fitting.records import Public
 from skdpbayes.privacy.events import ApproximateDP, PrivacyEvent, PureDP
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
-
-__all__ = ["check_seeds", "merged_seeds", "parallel_claim", "seeds_of"]
 
 DISJOINT = (
     "no {} is in more than one of the merged releases, and which one does not depend on its values"
@@ -72,3 +72,31 @@ def parallel_claim(parts: Sequence[Any]) -> PrivacyGuarantee:
         seeded=any(claim.seeded for claim in claims),
         conditions=tuple(dict.fromkeys([*conditions, DISJOINT.format(claims[0].unit)])),
     )
+
+
+class Mergeable(PrivateEstimator):
+    """An estimator whose releases from disjoint records add up; it remembers their seeds."""
+
+    _seeds: tuple[Any, ...]
+
+    def _keep(self, public: Public, plan: Any, claim: PrivacyGuarantee, posterior: Any) -> Self:
+        super()._keep(public, plan, claim, posterior)
+        self._seeds = seeds_of(self.random_state)
+        return self
+
+    def _keep_sum(
+        self, parts: Sequence[Any], public: Public, plan: Any, claim: Any, posterior: Any
+    ) -> Self:
+        """Keep what was learned from the releases of all parts; this may be one of them."""
+        seeds = merged_seeds(parts)
+        super()._keep(public, plan, claim, posterior)
+        self.__dict__.pop("_seeds", None)
+        if seeds is not None:
+            self._seeds = seeds
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A fitted object is stored without what its noise was made from."""
+        state = super().__getstate__()
+        state.pop("_seeds", None)
+        return state

@@ -16,16 +16,6 @@ from skdpbayes.exceptions import NotPrivateError
 from skdpbayes.privacy.composition.composed import compose
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
 
-__all__ = [
-    "check_private",
-    "is_private",
-    "learning_steps",
-    "leaves",
-    "privacy_of",
-    "private_steps",
-    "split_budget",
-]
-
 PREPARE = "private_preprocessor(bounds=..., categories=...) learns nothing"
 
 

@@ -18,13 +18,25 @@ from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.units import Members, share_out, unit_codes
 from skdpbayes.privacy.guarantee import Unit
 
-__all__ = ["Block", "Public", "Records", "in_double", "read_table"]
-
 # A block of rows of this many bytes is large enough for BLAS and small enough for any memory.
 BLOCK_BYTES = 1 << 23
 # Blocks of dense rows up to so wide are no shorter than wide: their second moments are a matrix of
 # that size, which should not be added once for every few rows.
 SQUARE_BLOCK = 1 << 12
+# Predictions take this many numbers at a time, draws included: memory does not grow with the rows.
+PREDICTED_AT_ONCE = 1 << 21
+
+
+def scored_by_blocks(
+    score: Callable[[Any], np.ndarray], X: Any, numbers_per_row: int
+) -> np.ndarray:
+    """Score validated rows, some at a time."""
+    size = max(1, PREDICTED_AT_ONCE // numbers_per_row)
+    if X.shape[0] <= size:
+        return score(X)
+    X = X.tocsr() if sparse.issparse(X) else X
+    starts = range(0, X.shape[0], size)
+    return np.concatenate([score(X[start : start + size]) for start in starts])
 
 
 @dataclass(frozen=True)

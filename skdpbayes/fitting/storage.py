@@ -29,8 +29,6 @@ from skdpbayes._validation import check_is_fitted
 from skdpbayes.fitting.pipelines import privacy_of
 from skdpbayes.privacy import PrivacyEvent, PrivacyGuarantee, event_from_dict
 
-__all__ = ["is_model_file", "load_json", "to_json", "versions"]
-
 FORMAT = "skdpbayes model"
 FORMAT_VERSION = 1
 PACKAGES = ("skdpbayes", "numpy", "scipy", "scikit-learn", "numba", "randomgen")
@@ -147,7 +145,8 @@ def to_json(model: Any, path: Any = None) -> str:
     if _name_of(final, ESTIMATORS) is None:
         raise TypeError(
             f"{type(final).__name__} cannot be written: a file holds an estimator of skdpbayes, "
-            f"or a Pipeline that ends in one. Estimators are {', '.join(ESTIMATORS)}."
+            "or a Pipeline that ends in one; of a search, write its best_estimator_. Estimators "
+            f"are {', '.join(ESTIMATORS)}."
         )
     described = [{"name": name, **_step_as_json(step, name)} for name, step in steps]
     whole = privacy_of(model)

@@ -14,21 +14,11 @@ nothing tells that it happened.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-__all__ = [
-    "MOST_RECORDS",
-    "WHOLE",
-    "Members",
-    "share_out",
-    "share_rows",
-    "sum_fractions",
-    "unit_codes",
-]
 
 MOST_RECORDS = 256
 """Records of one unit that are used."""
@@ -163,6 +153,26 @@ class Members:
         ends = np.cumsum(sizes)
         places = np.arange(ends[-1] if ends.size else 0) + np.repeat(first - ends + sizes, sizes)
         return np.asarray(self.order[places])
+
+    def blocks(
+        self, units: np.ndarray | None, size: int, weight: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield row numbers and weights of some units (None for all), ``size`` units at a time.
+
+        The last bits of a row of a matrix product depend on its place and on the number of rows. So
+        both must not depend on other records than its own person's, of which there may be any
+        number: a block has the same place for each of several persons, for her first records, then
+        for the second ones, and so on. Where somebody has none, any row stands in with weight 0.
+        """
+        units = np.arange(self.n_units) if units is None else units
+        for start in range(0, units.shape[0], size):
+            group = units[start : start + size]
+            first = self.starts[group]
+            count = self.starts[group + 1] - first
+            for rank in range(int(count.max())):
+                there = count > rank
+                rows = self.order[np.where(there, first + rank, 0)]
+                yield rows, np.where(there, weight[rows], 0.0)
 
 
 def _missing(row: int) -> str:

@@ -49,20 +49,6 @@ from skdpbayes.privacy.sensitivity import moved
 from skdpbayes.release.counts import counts
 from skdpbayes.release.fractions import fractions
 
-__all__ = [
-    "Confusion",
-    "Ranking",
-    "Score",
-    "private_accuracy",
-    "private_brier_score",
-    "private_confusion_matrix",
-    "private_log_loss",
-    "private_mean_absolute_error",
-    "private_mean_squared_error",
-    "private_ranking",
-    "private_scorer",
-]
-
 STEPS = 2**20  # integer steps of a loss between 0 and its bound
 # Scores are counted in bins of width 1 in the logit between -5 and 5, and two tails.
 EDGES = np.arange(-5.0, 6.0)

@@ -12,9 +12,7 @@ from skdpbayes._lazy import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
-        "PrivateGridSearchCV": "search",
-        "PrivateRandomizedSearchCV": "search",
-        "SearchPlan": "plan",
-        "plan_search": "plan",
+        "plan": "SearchPlan plan_search",
+        "search": "PrivateGridSearchCV PrivateRandomizedSearchCV",
     },
 )

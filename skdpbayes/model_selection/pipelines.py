@@ -18,24 +18,6 @@ from skdpbayes.privacy.composition.composed import compose
 from skdpbayes.privacy.events import PrivacyEvent
 from skdpbayes.privacy.guarantee import PrivacyGuarantee
 
-__all__ = [
-    "Shares",
-    "assemble",
-    "build",
-    "check_candidates",
-    "conditions_of",
-    "event_of",
-    "head_settings",
-    "private_step",
-    "publics_of",
-    "run_head",
-    "set_budget",
-    "set_guarantee",
-    "shares_of",
-    "split",
-    "without_seeds",
-]
-
 _REFUSED = {
     "epsilon": "a larger epsilon nearly always scores better, so the search would just buy the "
     "largest, and the price is that of the largest anyway",

@@ -21,8 +21,6 @@ from skdpbayes.privacy.mechanisms.selection import BestOfRandomRuns, any_of
 from skdpbayes.privacy.sensitivity import moved
 from skdpbayes.release.fractions import fraction_noise
 
-__all__ = ["STRATEGIES", "SearchPlan", "plan_search"]
-
 STRATEGIES = ("auto", "repeat", "compose")
 Probe = Callable[[float, float], tuple[PrivacyEvent, ...]]
 

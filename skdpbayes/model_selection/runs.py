@@ -13,8 +13,6 @@ from skdpbayes.fitting.records import Public
 from skdpbayes.model_selection.scoring import HoldOutScore
 from skdpbayes.privacy.mechanisms.repetition import negative_binomial_gamma
 
-__all__ = ["HeldOut", "Run", "Setting", "Table", "draw_number_of_runs", "one_run"]
-
 
 class Table(NamedTuple):
     """Rows and labels of both parts, as they reach the first private step."""

@@ -14,8 +14,6 @@ from skdpbayes.metrics.scores import area_of_table, table_of_scores
 from skdpbayes.privacy.budget import Noise
 from skdpbayes.release import counts as release
 
-__all__ = ["SCORINGS", "AreaScore", "HoldOutScore", "SumScore", "make_score"]
-
 _FINE = 1024  # units of a record for scores that are not counts
 _WORST_LOG_LOSS = math.log(1000.0)  # of one record; larger losses are cut there
 

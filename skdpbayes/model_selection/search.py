@@ -74,8 +74,6 @@ from skdpbayes.privacy.composition.composed import compose
 from skdpbayes.privacy.events import PrivacyEvent
 from skdpbayes.privacy.guarantee import PrivacyGuarantee, Unit
 
-__all__ = ["PrivateGridSearchCV", "PrivateRandomizedSearchCV"]
-
 # Each candidate is tried three times on average: a geometric number of runs then finds the best
 # one with probability 3/4, a Poisson number with 95%.
 RUNS_PER_CANDIDATE = 3

@@ -13,15 +13,6 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-__all__ = [
-    "GRID",
-    "clip_tokens",
-    "count_categories",
-    "count_ones",
-    "count_tokens",
-    "sum_moments",
-]
-
 GRID = 1024
 """Steps of the fixed-point grid on [0, 1]; a standardized value is a multiple of 1 / GRID."""
 

@@ -43,22 +43,6 @@ from scipy.linalg.blas import dsyrk
 
 from skdpbayes.models.losses import NOTHING, Loss
 
-__all__ = [
-    "Grid",
-    "SpikedMatrix",
-    "absolute_errors",
-    "clipped_gradient",
-    "cut_rows",
-    "derivatives",
-    "moments",
-    "read_derivatives",
-    "read_errors",
-    "read_gradient",
-    "read_moments",
-    "row_keys",
-    "row_lengths",
-]
-
 # Rows of this many bytes stay in a core's second-level cache between their uses.
 CACHE_BYTES = 1 << 19
 # Clipping divides, multiplies and takes roots, a few roundings per output: contributions are aimed

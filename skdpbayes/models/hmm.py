@@ -18,17 +18,6 @@ from itertools import pairwise
 import numpy as np
 from numba import njit
 
-__all__ = [
-    "chain_log_likelihood",
-    "count_emissions",
-    "count_events",
-    "count_log_likelihood",
-    "field_starts",
-    "log_emissions",
-    "single_event_log_likelihood",
-    "smooth_states",
-]
-
 # A probability below this is treated as this when its log is taken: a gamma variate of a tiny
 # shape underflows to zero, and an infinite penalty would stop the recursions.
 _SMALLEST = 1e-300

@@ -30,17 +30,6 @@ from scipy.special import expit, ndtr, softmax
 
 from skdpbayes.privacy import logistic_gradient_gap, softmax_gradient_norm, softmax_range
 
-__all__ = [
-    "HingeLoss",
-    "HuberLoss",
-    "LogisticLoss",
-    "Loss",
-    "PoissonLoss",
-    "SmoothHingeLoss",
-    "SoftmaxLoss",
-    "SquaredLoss",
-]
-
 Array = npt.NDArray[np.float64]
 
 # Stands for derivatives that nobody asked for.

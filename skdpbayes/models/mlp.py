@@ -32,15 +32,6 @@ from typing import Any
 import numpy as np
 from numba import config, njit
 
-__all__ = [
-    "clipped_network_gradient",
-    "network_layers",
-    "network_logits",
-    "network_size",
-    "squared_row_lengths",
-    "sum_unit",
-]
-
 # Contributions are kept this much (relative) below the clipping norm, whose products round.
 CLIP_MARGIN = 1e-9
 # A thread gets at least this many products of an input and a weight, about three milliseconds:

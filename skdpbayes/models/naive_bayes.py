@@ -39,14 +39,6 @@ from numba import njit
 
 from skdpbayes.models.counts import GRID
 
-__all__ = [
-    "NaiveBayesLayout",
-    "add_table_scores",
-    "average_probability",
-    "moment_offset",
-    "wrong_code",
-]
-
 
 @dataclass(frozen=True)
 class NaiveBayesLayout:

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-__all__ = ["add_clipped_records"]
-
 # Contributions are kept this much (relative) below the clipping norm, whose products round.
 CLIP_MARGIN = 1e-9
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 from skdpbayes.privacy._numeric import check_count, check_nonnegative, check_positive
 from skdpbayes.privacy.mechanisms.bounded_range import bounded_range_epsilon
 
-__all__ = ["barker_epsilon", "foulds2016_temperature", "random_scan_epsilon"]
-
 
 def foulds2016_temperature(epsilon: float, sensitivity: float) -> float:
     r"""Temperature of equations 10 and 14, :math:`T=\max(1,2\Delta/\varepsilon)`.

@@ -34,14 +34,6 @@ from skdpbayes.privacy.mechanisms.gdp import gdp_mu
 from skdpbayes.privacy.mechanisms.subsampling import Sampling
 from skdpbayes.privacy.sensitivity import moved
 
-__all__ = [
-    "large_noise_mu",
-    "li2019_moments_epsilon",
-    "li2019_noise_multiplier",
-    "li2019_step_range",
-    "step_size_bound",
-]
-
 
 def li2019_noise_multiplier(
     step_size: float, *, batch_size: float, n_samples: int, clip_norm: float

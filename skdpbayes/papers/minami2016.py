@@ -27,17 +27,6 @@ from skdpbayes.privacy._numeric import (
     largest_satisfying,
 )
 
-__all__ = [
-    "LangevinSchedule",
-    "hinge_hoeffding",
-    "lmc_schedule",
-    "lmc_total_variation",
-    "minami2016_delta",
-    "minami2016_hinge_power",
-    "minami2016_mean_power",
-    "pac_bayes_bound",
-]
-
 
 def minami2016_delta(
     epsilon: float, *, power: float, lipschitz: float, strong_convexity: float
@@ -306,23 +295,18 @@ def lmc_total_variation(
     float
         At most 1.
     """
-    step_size, m, big = _checked(step_size, strong_convexity, smoothness)
-    n_steps = check_count("n_steps", n_steps)
-    p = check_count("dimension", dimension)
-    time = n_steps * step_size
-    mixing = 0.5 * math.exp(min(700.0, 0.25 * p * math.log(big / m) - m * time))
-    return min(1.0, mixing + _discretization(step_size, time, p, big))
-
-
-def _checked(step_size: float, m: float, big: float) -> tuple[float, float, float]:
-    m = check_positive("strong_convexity", m)
-    big = check_positive("smoothness", big)
+    m = check_positive("strong_convexity", strong_convexity)
+    big = check_positive("smoothness", smoothness)
     step_size = check_positive("step_size", step_size)
     if big < m:
         raise ValueError(f"smoothness must be >= strong_convexity={m!r}, got {big!r}")
     if step_size * big > 1.0:
         raise ValueError(f"step_size must be <= 1 / smoothness = {1.0 / big!r}, got {step_size!r}")
-    return step_size, m, big
+    n_steps = check_count("n_steps", n_steps)
+    p = check_count("dimension", dimension)
+    time = n_steps * step_size
+    mixing = 0.5 * math.exp(min(700.0, 0.25 * p * math.log(big / m) - m * time))
+    return min(1.0, mixing + _discretization(step_size, time, p, big))
 
 
 def _discretization(step_size: float, time: float, p: int, big: float) -> float:

@@ -48,7 +48,7 @@ from skdpbayes.estimators.chain.plan import ChainPlan
 from skdpbayes.estimators.chain.run import Dynamics, run_chain
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting.estimator import make_budget, spent
-from skdpbayes.models import sum_unit
+from skdpbayes.models import clipped_integers
 from skdpbayes.privacy import SubsampledGaussian, compose, repeat
 from skdpbayes.privacy._numeric import (
     check_count,
@@ -59,30 +59,8 @@ from skdpbayes.privacy._numeric import (
 from skdpbayes.privacy.budget import Noise
 from skdpbayes.privacy.events import PrivacyEvent
 from skdpbayes.sampling.exponential import one_posterior_sample
-from skdpbayes.sampling.gradients import Gradients, chain, clipped_integers, plan_chain
+from skdpbayes.sampling.gradients import Gradients, chain, plan_chain
 from skdpbayes.sampling.records import ALONE, PosteriorDraws, as_arrays, count_records, pick
-
-__all__ = [
-    "HybridDraws",
-    "LangevinNoise",
-    "approximation_delta",
-    "covariance_sensitivity",
-    "free_step_size",
-    "private_langevin_noise",
-    "sgfs_noise_multiplier",
-    "sghmc_noise_multiplier",
-    "sgld_noise_multiplier",
-    "sgnht_noise_multiplier",
-    "update_noise_multiplier",
-    "wald_test",
-    "wang2015_fisher_scoring",
-    "wang2015_hybrid",
-    "wang2015_langevin",
-    "wang2015_noise_multiplier",
-    "wang2015_noise_variance",
-    "wang2015_phase_steps",
-    "wang2015_power",
-]
 
 # Sums and covariances of a few thousand rows are off by less than this share of a record's move.
 _ROUNDING = 1.0 + 1e-9
@@ -249,8 +227,9 @@ def sgld_noise_multiplier(
     >>> round(sgld_noise_multiplier(1e-6, **public), 8)
     3.01698893
     """
-    h = check_positive("step_size", step_size)
-    return math.sqrt(2.0 / h) / gradient_unit(batch_size, n_samples, clip_norm)
+    return sghmc_noise_multiplier(
+        step_size, 1.0, batch_size=batch_size, n_samples=n_samples, clip_norm=clip_norm
+    )
 
 
 def sghmc_noise_multiplier(
@@ -262,17 +241,18 @@ def sghmc_noise_multiplier(
     n_samples: int,
     clip_norm: float,
 ) -> float:
-    r"""Noise multiplier of SGHMC at temperature 1, :math:`(\tau/(NL))\sqrt{2(A-\hat B)/h}`.
+    r"""Noise multiplier of SGHMC and SGNHT, :math:`(\tau/(NL))\sqrt{2(A-\hat B)/h}`.
 
     In the form with velocities :math:`v=hp`, :math:`\eta=h^2`, :math:`a=hA`, :math:`b=h\hat B` it
-    is the same number, :math:`(\tau/(NL))\sqrt{2(a-b)/\eta}`.
+    is the same number, :math:`(\tau/(NL))\sqrt{2(a-b)/\eta}`. Without a guess it is that of SGNHT,
+    whose diffusion is *A*: the thermostat sets the friction by itself, from released momenta.
 
     Parameters
     ----------
     step_size : float
         The step *h*.
     friction : float
-        The friction *A*.
+        The friction *A* of SGHMC, the diffusion of SGNHT.
     noise_estimate : float, default=0.0
         The guess :math:`\hat B` of half the step times the variance of the gradient noise; it is
         subtracted from the injected noise, so 0 is the private choice. Must be below `friction`
@@ -293,31 +273,6 @@ def sghmc_noise_multiplier(
             f"got {friction!r}"
         )
     return math.sqrt(2.0 * injected / h) / gradient_unit(batch_size, n_samples, clip_norm)
-
-
-def sgnht_noise_multiplier(
-    step_size: float, diffusion: float, *, batch_size: float, n_samples: int, clip_norm: float
-) -> float:
-    r"""Noise multiplier of the Nosé-Hoover thermostat, :math:`(\tau/(NL))\sqrt{2A/h}`.
-
-    Parameters
-    ----------
-    step_size : float
-        The step *h*.
-    diffusion : float
-        The factor *A* of the injected noise; the thermostat sets the friction by itself, from
-        released momenta.
-    batch_size, n_samples, clip_norm : float
-        As for :func:`update_noise_multiplier`.
-
-    Returns
-    -------
-    float
-        Relative to one record's contribution.
-    """
-    return sghmc_noise_multiplier(
-        step_size, diffusion, batch_size=batch_size, n_samples=n_samples, clip_norm=clip_norm
-    )
 
 
 def sgfs_noise_multiplier(
@@ -898,6 +853,12 @@ def wang2015_fisher_scoring(
     step = check_scale("step_size", step_size)
     matrix = np.asarray(lipschitz, dtype=np.float64)
     matrix = matrix * np.eye(size) if matrix.ndim == 0 else matrix
+    if matrix.shape != (size, size) or not np.isfinite(position).all():
+        raise ValueError(
+            f"start must be finite, and lipschitz a number or of shape {(size, size)}; got "
+            f"{position!r} and shape {matrix.shape}."
+        )
+    inverse = np.linalg.inv(matrix)
     budget = make_budget(2 * epsilon, 2 * delta, "replace_one", ledger, random_state, n)
     n_steps = int(n * n_passes / batch_size)
     # sigma^2 = V / (4 N^2 L^2) with V of Algorithm 2, whose condition is the same
@@ -928,14 +889,15 @@ def wang2015_fisher_scoring(
     claim = budget.reserve(plan, "wang2015_fisher_scoring")
     with spent(ledger):
         records, states = as_arrays(data), []
-        inverse, unit = np.linalg.inv(matrix), sum_unit(n, 1.0)
+        functions = Gradients(per_record_gradient, prior_gradient, records, n, (size,), 1.0)
         information = np.zeros((size, size))
         for t in range(1, n_steps + 1):
             rows = randomness.fixed_subset(generator, n, batch_size)
-            gradients = np.asarray(per_record_gradient(position.copy(), pick(records, rows)))
+            gradients = functions.rows(position, pick(records, rows), batch_size)
             with np.errstate(over="ignore", invalid="ignore"):
-                scaled = gradients.reshape(batch_size, size).astype(np.float64) @ inverse.T
-            inside = clipped_integers(scaled, 1.0, unit) * unit  # in the unit ball
+                scaled = gradients @ inverse.T
+            # in the unit ball
+            inside = clipped_integers(scaled, 1.0, functions.unit) * functions.unit
             mean = inside.sum(axis=0) / batch_size
             released = randomness.release_gaussian(generator, mean, scales[0])
             own_gradients = inside @ matrix.T
@@ -947,9 +909,7 @@ def wang2015_fisher_scoring(
             projected = (vectors * np.maximum(values, 0.0)) @ vectors.T
             weight = averaging(t)
             information = (1.0 - weight) * information + weight * projected
-            slope = n * (matrix @ released)
-            if prior_gradient is not None:
-                slope = slope + np.asarray(prior_gradient(position.copy()))
+            slope = n * (matrix @ released) + functions.of_prior(position)
             curvature = (batch_size + n) * n / batch_size * information
             curvature = curvature + 4.0 * matrix @ matrix.T / step
             position = position + 2.0 * np.linalg.solve(curvature, slope)

@@ -7,13 +7,12 @@ from skdpbayes._lazy import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
-        "EffectDisplay": "effects",
-        "EmissionDisplay": "emissions",
-        "OneRunDisplay": "privacy_region",
-        "PosteriorDisplay": "posterior",
-        "PrivacyRegionDisplay": "privacy_region",
-        "PrivacyUtilityDisplay": "privacy_utility",
-        "StateTimelineDisplay": "state_timeline",
-        "to_arviz": "arviz",
+        "arviz": "to_arviz",
+        "effects": "EffectDisplay",
+        "emissions": "EmissionDisplay",
+        "posterior": "PosteriorDisplay",
+        "privacy_region": "OneRunDisplay PrivacyRegionDisplay",
+        "privacy_utility": "PrivacyUtilityDisplay",
+        "state_timeline": "StateTimelineDisplay",
     },
 )

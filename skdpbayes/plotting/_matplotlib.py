@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["pyplot", "state_colors"]
-
 # Okabe and Ito's palette: told apart by color-blind readers too; then matplotlib's for more.
 _PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 

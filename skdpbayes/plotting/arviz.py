@@ -8,8 +8,6 @@ import numpy as np
 
 from skdpbayes._validation import check_is_fitted
 
-__all__ = ["to_arviz"]
-
 
 def to_arviz(estimator: Any, *, n_samples: int | None = None, random_state: Any = None) -> Any:
     """Return the posterior draws of a fitted estimator as ArviZ's InferenceData.

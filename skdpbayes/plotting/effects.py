@@ -11,8 +11,6 @@ from skdpbayes._validation import check_is_fitted, check_real
 from skdpbayes.plotting._matplotlib import pyplot
 from skdpbayes.preprocessing.public import PrivatePreprocessor
 
-__all__ = ["EffectDisplay"]
-
 
 class EffectDisplay:
     """Effect of one column on the linear predictor: a curve, or one mark per category.

@@ -9,8 +9,6 @@ import numpy as np
 
 from skdpbayes.plotting._matplotlib import pyplot, state_colors
 
-__all__ = ["EmissionDisplay"]
-
 
 class EmissionDisplay:
     """Probabilities of the values of each field, a bar for each state, with posterior intervals.

@@ -10,8 +10,6 @@ import numpy as np
 from skdpbayes._validation import check_is_fitted, check_real
 from skdpbayes.plotting._matplotlib import pyplot
 
-__all__ = ["PosteriorDisplay"]
-
 
 class PosteriorDisplay:
     """Posterior medians and intervals of coefficients, largest effects first.

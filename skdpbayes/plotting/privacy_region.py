@@ -9,8 +9,6 @@ import numpy as np
 
 from skdpbayes.plotting._matplotlib import pyplot
 
-__all__ = ["OneRunDisplay", "PrivacyRegionDisplay", "trade_off"]
-
 
 def trade_off(false_positive: np.ndarray, epsilons: np.ndarray, deltas: np.ndarray) -> np.ndarray:
     r"""Return the smallest false negative rate that a privacy profile allows.

@@ -16,8 +16,6 @@ from skdpbayes._validation import check_integer
 from skdpbayes.exceptions import PrivacyWarning
 from skdpbayes.plotting._matplotlib import pyplot
 
-__all__ = ["PrivacyUtilityDisplay"]
-
 _LABELS = {"accuracy": "accuracy", "neg_log_loss": "log loss"}
 
 

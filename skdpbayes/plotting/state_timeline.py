@@ -9,8 +9,6 @@ import numpy as np
 
 from skdpbayes.plotting._matplotlib import pyplot, state_colors
 
-__all__ = ["StateTimelineDisplay"]
-
 
 class StateTimelineDisplay:
     """States of sequences over times, a row for each sequence and a color for each state.

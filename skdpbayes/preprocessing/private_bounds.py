@@ -71,8 +71,6 @@ from skdpbayes.privacy.mechanisms.gdp import gdp_mu
 from skdpbayes.privacy.sensitivity import moved
 from skdpbayes.release.counts import counts
 
-__all__ = ["PrivateBoundsScaler", "Quantiles", "private_quantiles"]
-
 # Within a public range, cells of a thousandth of it.
 STEPS_IN_RANGE = 10
 # Without one, thresholds from -1e9 to 1e9, even up to a thousandth and geometric beyond: 65,536

@@ -31,8 +31,6 @@ from threadpoolctl import threadpool_limits
 from skdpbayes._validation import check_flag, check_scale
 from skdpbayes.preprocessing.public import resolve_bounds, share_of_range
 
-__all__ = ["ScatteringTransformer"]
-
 ANGLES = 8
 CHANNELS = 1 + 2 * ANGLES + ANGLES**2
 STEP = 4  # pixels between samples: two scales, each halves the resolution

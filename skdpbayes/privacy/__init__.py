@@ -4,7 +4,6 @@ from skdpbayes.privacy.calibration import (
     discrete_gaussian_scale,
     discrete_laplace_scale,
     gaussian_noise_multiplier,
-    laplace_scale,
     smallest_noise,
     subsampled_noise_multiplier,
 )
@@ -33,9 +32,7 @@ from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLapl
 from skdpbayes.privacy.mechanisms.exponential_mechanism import (
     exponential_mechanism_epsilon,
     exponential_mechanism_inverse_temperature,
-    hinge_range,
     logistic_range,
-    logit_bound,
     minami2016_mu,
     softmax_range,
     truncated_dirichlet_range,
@@ -44,7 +41,6 @@ from skdpbayes.privacy.mechanisms.exponential_mechanism import (
 from skdpbayes.privacy.mechanisms.gdp import gdp_delta, gdp_epsilon, gdp_log_delta, gdp_mu
 from skdpbayes.privacy.mechanisms.langevin import (
     langevin_mu,
-    langevin_mu_samples,
     largest_langevin_step,
     ops_inverse_temperature,
     ops_mu,
@@ -56,7 +52,6 @@ from skdpbayes.privacy.mechanisms.laplace import LaplaceNoise
 from skdpbayes.privacy.mechanisms.loss_bounds import (
     gradient_sensitivity,
     logistic_gradient_gap,
-    loss_curvature,
     softmax_gradient_norm,
 )
 from skdpbayes.privacy.mechanisms.objective_calibration import (
@@ -130,18 +125,13 @@ __all__ = [
     "gdp_mu",
     "gradient_sensitivity",
     "group",
-    "hinge_range",
     "kifer2012_noise_multiplier",
     "langevin_mu",
     "langevin_mu_cyclic",
-    "langevin_mu_samples",
-    "laplace_scale",
     "largest_curvature",
     "largest_langevin_step",
     "logistic_gradient_gap",
     "logistic_range",
-    "logit_bound",
-    "loss_curvature",
     "minami2016_mu",
     "negative_binomial_gamma",
     "negative_binomial_mean",

@@ -5,15 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-__all__ = [
-    "check_count",
-    "check_delta",
-    "check_nonnegative",
-    "check_positive",
-    "largest_satisfying",
-    "smallest_satisfying",
-]
-
 # Relative width at which a search stops: a few units in the last place of a double.
 _RELATIVE_WIDTH = 1e-14
 

@@ -16,8 +16,6 @@ from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
 from skdpbayes.privacy.guarantee import Adjacency, PrivacyGuarantee, Unit
 
-__all__ = ["NO_NOISE", "Budget", "Law", "Ledger", "Noise", "Plan"]
-
 Law: TypeAlias = Literal["laplace", "gaussian", "gamma", "two_orthant_gamma", "none"]
 
 # Rounding in a calibration may leave a claim this much (relatively) short of its event.

@@ -19,7 +19,6 @@ from skdpbayes.privacy.events import PrivacyEvent, check_probability
 from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
 from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from skdpbayes.privacy.mechanisms.gdp import gdp_mu
-from skdpbayes.privacy.mechanisms.laplace import LaplaceNoise
 from skdpbayes.privacy.mechanisms.subsampling import (
     Sampling,
     SubsampledGaussian,
@@ -27,15 +26,6 @@ from skdpbayes.privacy.mechanisms.subsampling import (
     check_sampling_rate,
     clt_noise_multiplier,
 )
-
-__all__ = [
-    "discrete_gaussian_scale",
-    "discrete_laplace_scale",
-    "gaussian_noise_multiplier",
-    "laplace_scale",
-    "smallest_noise",
-    "subsampled_noise_multiplier",
-]
 
 # A calibrated epsilon ends within this relative distance below the target: a few times what the
 # grid of losses resolves.
@@ -144,34 +134,6 @@ def gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
     """
     epsilon, delta = _check_target(epsilon, delta, "Gaussian noise")
     return 0.0 if math.isinf(epsilon) else math.nextafter(1.0 / gdp_mu(epsilon, delta), math.inf)
-
-
-@_cached
-def laplace_scale(epsilon: float, delta: float = 0.0, *, sensitivity: float = 1.0) -> float:
-    r"""Return the smallest scale of Laplace noise.
-
-    ``sensitivity / epsilon`` for ``delta=0``; otherwise
-    :math:`s = \Delta / (\varepsilon - 2\log(1-\delta))` from the exact profile.
-
-    Parameters
-    ----------
-    epsilon : float
-        Positive; ``inf`` gives 0.0.
-    delta : float, default=0.0
-        In [0, 1).
-    sensitivity : float, default=1.0
-        L1 sensitivity of the released vector.
-    """
-    epsilon, delta = _check_target(epsilon, delta)
-    sensitivity = check_positive("sensitivity", sensitivity)
-    if math.isinf(epsilon):
-        return 0.0
-    multiplier = 1.0 / (epsilon - 2.0 * math.log1p(-delta))
-    relative = 1e-15
-    while not LaplaceNoise(multiplier).epsilon_at(delta) <= epsilon:
-        multiplier *= 1.0 + relative
-        relative *= 2.0
-    return sensitivity * multiplier
 
 
 @_cached

@@ -31,17 +31,6 @@ from skdpbayes.privacy.mechanisms.bounded_range import (
 )
 from skdpbayes.privacy.mechanisms.gdp import FloatArray, gdp_epsilon, log_gaussian_profile
 
-__all__ = [
-    "ApproximateDP",
-    "BoundedRange",
-    "GaussianDP",
-    "GaussianMixture",
-    "NoPrivacy",
-    "PrivacyEvent",
-    "PureDP",
-    "event_from_dict",
-]
-
 # Headroom for the rounding of closed-form profiles.
 _ROUNDING = 1e-12
 _KINDS: dict[str, type[PrivacyEvent]] = {}

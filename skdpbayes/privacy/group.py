@@ -38,8 +38,6 @@ from skdpbayes.privacy.mechanisms.discrete import DiscreteGaussian, DiscreteLapl
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 from skdpbayes.privacy.mechanisms.laplace import LaplaceNoise
 
-__all__ = ["GroupOf", "group"]
-
 _LOG_SPACINGS = np.linspace(np.log(1e-6), np.log(1e3), 43)  # candidates for log(c)
 _ZOOM = np.linspace(-1.0, 1.0, 17)
 _ZOOM_ROUNDS = 5  # each narrows the bracket eightfold, and the minimum is flat

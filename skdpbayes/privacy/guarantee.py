@@ -17,15 +17,6 @@ from skdpbayes.privacy.events import (
     event_from_dict,
 )
 
-__all__ = [
-    "Adjacency",
-    "PrivacyGuarantee",
-    "Unit",
-    "check_adjacency",
-    "check_unit",
-    "profile_svg",
-]
-
 Adjacency: TypeAlias = Literal["replace_one", "zero_out"]
 Unit: TypeAlias = Literal["record", "person"]
 

@@ -12,8 +12,6 @@ import math
 from skdpbayes.privacy._numeric import check_count
 from skdpbayes.privacy.guarantee import check_adjacency
 
-__all__ = ["count_moves", "moment_moves", "moved", "row_moment_moves"]
-
 
 def moved(adjacency: str) -> int:
     """Return how many contributions a neighboring step moves: 1 (zero_out) or 2 (replace_one).
@@ -33,31 +31,6 @@ def moved(adjacency: str) -> int:
     (1, 2)
     """
     return 2 if check_adjacency(adjacency) == "replace_one" else 1
-
-
-def count_moves(n_tables: int, adjacency: str) -> tuple[float, float]:
-    """Return the L1 and L2 sensitivity of `n_tables` tables of counts, each a one-hot sum.
-
-    A step moves ``moved(adjacency)`` cells of each table by 1. They are different cells or the
-    table does not change, so the L2 norm grows with the square root. The same holds for sums of
-    nonnegative contributions of total 1 per table, and for matrices of rank one with trace at most
-    1 in the Frobenius norm: two of them have a nonnegative inner product.
-
-    Parameters
-    ----------
-    n_tables : int
-        Number of tables, at least 1.
-    adjacency : {"replace_one", "zero_out"}
-        What neighbors are.
-
-    Examples
-    --------
-    >>> from skdpbayes.privacy.sensitivity import count_moves
-    >>> count_moves(8, "replace_one")
-    (16.0, 4.0)
-    """
-    cells = check_count("n_tables", n_tables) * moved(adjacency)
-    return float(cells), math.sqrt(cells)
 
 
 def row_moment_moves(of_x: float, adjacency: str) -> float:

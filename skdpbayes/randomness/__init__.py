@@ -12,29 +12,14 @@ from skdpbayes._lazy import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
-        "derived_generator": "derived",
-        "derived_state": "derived",
-        "discrete_gaussian": "discrete",
-        "discrete_laplace": "discrete",
-        "exact_scale": "discrete",
-        "fixed_subset": "subsampling",
-        "fixed_subsets": "subsampling",
-        "gamma_ball_noise": "continuous",
-        "gaussian": "continuous",
-        "is_seeded": "generator",
-        "laplace": "continuous",
-        "make_generator": "generator",
-        "poisson_subset": "subsampling",
-        "poisson_subsets": "subsampling",
-        "release_counts": "release",
-        "release_gaussian": "release",
-        "release_grid": "release",
-        "release_laplace": "release",
-        "release_scale": "release",
-        "snap": "release",
-        "snapped_sensitivity": "release",
-        "spawn": "generator",
-        "two_orthant_moments": "continuous",
-        "two_orthant_noise": "continuous",
+        "continuous": "gamma_ball_noise gaussian laplace two_orthant_moments two_orthant_noise",
+        "derived": "derived_generator derived_state",
+        "discrete": "discrete_gaussian discrete_laplace exact_scale",
+        "generator": "is_seeded make_generator spawn",
+        "release": (
+            "release_counts release_gaussian release_grid release_laplace release_scale snap "
+            "snapped_sensitivity"
+        ),
+        "subsampling": "fixed_subset fixed_subsets poisson_subset poisson_subsets",
     },
 )

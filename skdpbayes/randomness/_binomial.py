@@ -23,8 +23,6 @@ from numba import njit
 
 from skdpbayes.randomness._words import Words, draw_words
 
-__all__ = ["binomial", "enclose_cumulative"]
-
 Ints = npt.NDArray[np.int64]
 
 WORD = 64

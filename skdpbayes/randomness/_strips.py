@@ -35,8 +35,6 @@ from numba import njit
 
 from skdpbayes.randomness._words import draw_words
 
-__all__ = ["WINDOW", "Plan", "fill", "make_plan"]
-
 Ints = npt.NDArray[np.int64]
 
 UNIT = 28  # fixed point of y and E: multiples of 2^-28

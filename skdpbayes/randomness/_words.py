@@ -10,8 +10,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Words", "draw_words"]
-
 Words = npt.NDArray[np.uint64]
 
 

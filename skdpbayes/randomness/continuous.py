@@ -13,14 +13,6 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "gamma_ball_noise",
-    "gaussian",
-    "laplace",
-    "two_orthant_moments",
-    "two_orthant_noise",
-]
-
 Size = int | tuple[int, ...]
 
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from skdpbayes.randomness.generator import make_generator
 
-__all__ = ["derived_generator", "derived_state"]
-
 # Nobody spawns four billion children, so this number keeps derived streams apart from the children
 # that a caller spawns and from those of `skdpbayes.randomness.spawn`, which have a number too.
 DERIVED = 2**32 - 1

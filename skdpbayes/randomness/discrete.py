@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from skdpbayes.randomness._strips import Plan, fill, make_plan
 
-__all__ = ["discrete_gaussian", "discrete_laplace", "exact_scale"]
-
 Ints = npt.NDArray[np.int64]
 Size = int | tuple[int, ...]
 

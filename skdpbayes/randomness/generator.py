@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from randomgen import ChaCha
 
-__all__ = ["SecureChaCha", "is_seeded", "make_generator", "spawn"]
-
 KEY_BITS = 256  # the full ChaCha key
 ROUNDS = 20  # ChaCha20; fewer rounds are faster but less conservative
 # Sets the children of a seeded generator apart from those that a caller spawns from its seed.

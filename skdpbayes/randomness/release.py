@@ -22,16 +22,6 @@ import numpy.typing as npt
 
 from skdpbayes.randomness.discrete import discrete_gaussian, discrete_laplace
 
-__all__ = [
-    "release_counts",
-    "release_gaussian",
-    "release_grid",
-    "release_laplace",
-    "release_scale",
-    "snap",
-    "snapped_sensitivity",
-]
-
 Floats = npt.NDArray[np.float64]
 
 GRID_BITS = 28  # noise scale / grid is in [2^28, 2^29): rounding costs a relative 2^-28 per unit

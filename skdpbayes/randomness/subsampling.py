@@ -9,8 +9,6 @@ from numba import njit
 from skdpbayes.randomness._binomial import binomial
 from skdpbayes.randomness._words import draw_words
 
-__all__ = ["fixed_subset", "fixed_subsets", "poisson_subset", "poisson_subsets"]
-
 Rows = npt.NDArray[np.int64]
 
 SUBSET, FOUND = 0, 1  # slots of the state of drawing subsets

@@ -7,8 +7,6 @@ import numpy as np
 from skdpbayes import randomness
 from skdpbayes.privacy.budget import Noise
 
-__all__ = ["counts"]
-
 
 def counts(generator: np.random.Generator, exact: np.ndarray, noise: Noise) -> np.ndarray:
     """Release int64 counts under exact discrete noise; as they are without noise."""

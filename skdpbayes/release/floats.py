@@ -7,8 +7,6 @@ import numpy as np
 from skdpbayes import randomness
 from skdpbayes.privacy.budget import Noise
 
-__all__ = ["floats", "pack_symmetric", "symmetric", "unpack_symmetric"]
-
 
 def floats(generator: np.random.Generator, exact: np.ndarray, noise: Noise) -> np.ndarray:
     """Release floats under exact discrete noise on a public grid; as they are without noise."""

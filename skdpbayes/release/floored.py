@@ -8,8 +8,6 @@ import numpy as np
 
 from skdpbayes import randomness, samplers
 
-__all__ = ["ROUNDING", "draw_floored_dirichlet", "floored_conditions"]
-
 CONVERGED = "the samplers of tables with more than {} values have converged"
 ROUNDING = 1e-9
 """Share of the temper that is given up: it covers the rounding of weights, below 1e-10."""

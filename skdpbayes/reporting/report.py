@@ -20,8 +20,6 @@ from skdpbayes.fitting.storage import versions
 from skdpbayes.privacy.guarantee import PrivacyGuarantee, profile_svg
 from skdpbayes.reporting.summary import summary
 
-__all__ = ["report"]
-
 FORMATS = ("html", "markdown", "json")
 TEST_LEVELS = (0.01, 0.05, 0.1)
 PRIORS = (0.01, 0.1, 0.5)

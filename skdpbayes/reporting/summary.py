@@ -10,7 +10,10 @@ from sklearn.pipeline import Pipeline
 
 from skdpbayes._validation import check_is_fitted, check_real
 
-__all__ = ["Summary", "summary"]
+HARDLY_MEASURED = (
+    "A coefficient outside its interval was hardly measured, and its interval is the prior's:\n"
+    "columns that together are nearly a constant (leave one category unlisted), or much noise."
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,9 @@ class Summary:
         Their intervals, if the estimator offers them.
     level : float
         Of the intervals.
+    cut_at : float or None
+        Longer rows were scaled down to this length (``data_norm``), so that the coefficients are
+        those of the model on bounded rows. None where no row can be longer.
     """
 
     title: str
@@ -39,6 +45,7 @@ class Summary:
     coef: np.ndarray
     interval: np.ndarray | None
     level: float
+    cut_at: float | None = None
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one dict per coefficient."""
@@ -71,6 +78,15 @@ class Summary:
                     if "low" in row:
                         line += f"  [{row['low']:.5g}, {row['high']:.5g}]"
                     lines.append(line)
+        if self.cut_at is not None:
+            lines += [
+                "",
+                f"Of the model on bounded rows: those longer than {self.cut_at:g} were cut. If "
+                "they are many, the coefficients of the rows as they are differ, and the intervals "
+                "are not for them.",
+            ]
+        if any(not row["low"] <= row["coef"] <= row["high"] for row in self.rows() if "low" in row):
+            lines += ["", HARDLY_MEASURED]
         return "\n".join(lines)
 
 
@@ -139,7 +155,17 @@ def summary(model: Any, level: float = 0.9) -> Summary:
     classes = [str(label) for label in getattr(final, "classes_", ["target"])]
     outputs = classes if table.shape[0] > 1 else classes[-1:]
     title = f"{type(final).__name__}: {final.privacy_}"
-    return Summary(title, [*terms, "(intercept)"], outputs, table, interval, level)
+    cut_at = _cut_at(final, convertible)
+    return Summary(title, [*terms, "(intercept)"], outputs, table, interval, level, cut_at)
+
+
+def _cut_at(final: Any, scalers: list[Any]) -> float | None:
+    """Return the length that rows may have been cut to, by public numbers."""
+    norm = getattr(final, "data_norm", None)
+    if norm is None or not np.isfinite(final.privacy_.epsilon):
+        return None
+    promised = [step.norm for step in scalers if getattr(step, "norm", None) is not None]
+    return None if promised and promised[-1] <= norm else float(norm)
 
 
 def _deviations(final: Any, level: float) -> tuple[np.ndarray, np.ndarray] | None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["effective_sample_size", "split_r_hat"]
-
 
 def split_r_hat(chains: np.ndarray) -> np.ndarray:
     """Potential scale reduction of every coordinate (Gelman et al., BDA3, section 11.4).

@@ -13,14 +13,12 @@ given sum and moves the middle to the total.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 from scipy import fft
-
-__all__ = ["FixedSum", "convolve"]
 
 # FFT convolutions are exact to about 1e-16 of their largest value.
 _NEGLIGIBLE = 1e-15
@@ -64,14 +62,7 @@ class FixedSum:
         start = _starts(bins)
         logs = np.log(np.maximum(np.concatenate(bins), 1e-300))
         weights = np.split(_tilted(logs, start, total - low.sum(), 0.0), start[1:-1])
-        forward, forward_low = [weights[0]], [int(low[0])]
-        for k in range(1, len(weights)):
-            first = forward_low[-1] + int(low[k])
-            sums = convolve(forward[-1], weights[k])[: max(1, max_bin + 1 - first)]
-            lead, sums = _trim(sums, _NEGLIGIBLE)
-            forward.append(sums)
-            forward_low.append(first + lead)
-        return cls._join(bin_width, low, fine, weights, forward, forward_low)
+        return cls._added(bin_width, low, fine, weights, max_bin, convolve, _NEGLIGIBLE)
 
     @classmethod
     def from_log_weights(cls, logs: np.ndarray, total: int, slope: float) -> FixedSum:
@@ -85,25 +76,27 @@ class FixedSum:
         windows = [_trim(weight, _PRECISE_NEGLIGIBLE) for weight in tilted]
         low = np.array([lead for lead, _ in windows], dtype=np.int64)
         weights = [weight for _, weight in windows]
-        forward, forward_low = [weights[0]], [int(low[0])]
-        for k in range(1, len(weights)):
-            first = forward_low[-1] + int(low[k])
-            sums = np.convolve(forward[-1], weights[k])[: max(1, total + 1 - first)]
-            lead, sums = _trim(sums, _PRECISE_NEGLIGIBLE)
-            forward.append(sums)
-            forward_low.append(first + lead)
-        return cls._join(1, low, weights, weights, forward, forward_low)
+        return cls._added(1, low, weights, weights, total, np.convolve, _PRECISE_NEGLIGIBLE)
 
     @classmethod
-    def _join(
+    def _added(
         cls,
         bin_width: int,
         low: np.ndarray,
         fine: list[np.ndarray],
         weights: list[np.ndarray],
-        forward: list[np.ndarray],
-        forward_low: list[int],
+        largest: int,
+        convolved: Callable[[np.ndarray, np.ndarray], np.ndarray],
+        negligible: float,
     ) -> FixedSum:
+        """Convolve the weights, one after the other, up to the largest sum."""
+        forward, forward_low = [weights[0]], [int(low[0])]
+        for k in range(1, len(weights)):
+            first = forward_low[-1] + int(low[k])
+            sums = convolved(forward[-1], weights[k])[: max(1, largest + 1 - first)]
+            lead, sums = _trim(sums, negligible)
+            forward.append(sums)
+            forward_low.append(first + lead)
         return cls(
             bin_width,
             low,

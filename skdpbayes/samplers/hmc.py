@@ -17,15 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "HMCState",
-    "StepSizeState",
-    "drift_in_ball",
-    "hmc_init",
-    "hmc_step",
-    "tune_step_size",
-]
-
 Gradient = Callable[[np.ndarray], np.ndarray]
 Potential = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 Drift = Callable[[np.ndarray, np.ndarray, float], tuple[np.ndarray, np.ndarray]]

@@ -23,13 +23,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = [
-    "count_transitions",
-    "normalize_gammas",
-    "sample_states_ffbs",
-    "sweep_states_collapsed",
-]
-
 _SMALLEST = 1e-300
 
 

@@ -18,8 +18,6 @@ import numpy as np
 from numba import njit
 from scipy.optimize import linear_sum_assignment
 
-__all__ = ["match_states", "relabel_draws", "state_frequencies"]
-
 _MAX_ROUNDS = 20
 
 

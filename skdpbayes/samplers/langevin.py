@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-__all__ = ["langevin_chain", "langevin_step", "project_to_ball"]
-
 
 def project_to_ball(theta: np.ndarray, radius: float) -> np.ndarray:
     """Return the nearest point of the centered ball; the identity for an infinite radius."""

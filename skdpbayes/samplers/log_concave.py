@@ -19,8 +19,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["sample_log_concave"]
-
 # Tangents at the mode and 5 to each side, 0.8 apart in units of the distance at which the density
 # has fallen to exp(-1/2) (a standard deviation of a normal law): nine proposals of ten are kept.
 _SIDE, _SPACING = 5, 0.8

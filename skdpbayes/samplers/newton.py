@@ -13,8 +13,6 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-__all__ = ["minimize_lbfgs", "minimize_newton"]
-
 ValueGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 SecantPair = tuple[np.ndarray, np.ndarray, float]  # step, gradient's change, 1 / inner product
 

@@ -29,8 +29,6 @@ from skdpbayes.samplers.noisy_likelihood import (
     _log_sum,
 )
 
-__all__ = ["move_emissions", "pair_values"]
-
 _WIDTH = 1.7  # of a step, in standard deviations; a third to a half of the moves is accepted
 _SMALLEST = 1e-300
 

@@ -20,9 +20,7 @@ import math
 import numpy as np
 from numba import njit
 
-from skdpbayes.samplers.noisy_counts import _NO_TOTAL, _noise_code, _ratio
-
-__all__ = ["NoisyPoissonLikelihood", "noisy_poisson_log_likelihood"]
+from skdpbayes.samplers.noisy_counts import _noise_code, _ratio
 
 _SPACING = 0.1  # of the grid in sqrt(rate)
 _LARGEST_TABLE = 4_000_000  # entries; larger ones would not pay
@@ -30,26 +28,6 @@ _LARGEST_TABLE = 4_000_000  # entries; larger ones would not pay
 # cubic is not trusted and the sum is done; elsewhere it errs by less than 1e-3.
 _LARGEST_TWIST = 0.02
 _NEGLIGIBLE = 1e-10  # a term this much smaller than the sum so far ends a tail
-
-
-def noisy_poisson_log_likelihood(
-    noisy: np.ndarray, rate: np.ndarray, noise: str, scale: float
-) -> np.ndarray:
-    """Log of p(y | rate) for each cell, up to the noise's normalizer.
-
-    Parameters
-    ----------
-    noisy : int array of any shape
-        The noisy counts y.
-    rate : float array, broadcast to the shape of ``noisy``
-        Poisson rates, >= 0.
-    noise, scale
-        See `~skdpbayes.samplers.noisy_counts.sample_poisson_counts`.
-    """
-    noisy = np.asarray(noisy, dtype=np.int64)
-    rate = np.ascontiguousarray(np.broadcast_to(np.asarray(rate, dtype=np.float64), noisy.shape))
-    kind, tilt = _noise_code(noise, scale)
-    return _log_sums(noisy.ravel(), rate.ravel(), kind, tilt, scale).reshape(noisy.shape)
 
 
 class NoisyPoissonLikelihood:
@@ -119,7 +97,7 @@ def _log_sum(y: int, rate: float, kind: int, tilt: float, scale: float) -> float
     high = max(y, int(rate)) + 1
     while low < high:
         middle = (low + high) // 2
-        if _ratio(middle, _NO_TOTAL, rate, y, 0, kind, tilt) > 1.0:
+        if _ratio(middle, rate, y, kind, tilt) > 1.0:
             low = middle + 1
         else:
             high = middle
@@ -127,14 +105,14 @@ def _log_sum(y: int, rate: float, kind: int, tilt: float, scale: float) -> float
     weight = 1.0
     n = low
     while weight > _NEGLIGIBLE * total:
-        weight *= _ratio(n, _NO_TOTAL, rate, y, 0, kind, tilt)
+        weight *= _ratio(n, rate, y, kind, tilt)
         n += 1
         total += weight
     weight = 1.0
     n = low
     while n > 0 and weight > _NEGLIGIBLE * total:
         n -= 1
-        weight /= _ratio(n, _NO_TOTAL, rate, y, 0, kind, tilt)
+        weight /= _ratio(n, rate, y, kind, tilt)
         total += weight
     largest = (
         low * math.log(rate) - rate - math.lgamma(low + 1.0) + _log_noise(y - low, kind, scale)

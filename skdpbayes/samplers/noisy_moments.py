@@ -18,8 +18,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["sample_noisy_moments"]
-
 _CANDIDATES = 24
 _GRID_POINTS = 96
 # The window of a deviation reaches this share of the noise table's width (e^-12 of its mode).

@@ -19,8 +19,6 @@ import numpy as np
 from numba import njit
 from scipy.special import gammaln
 
-__all__ = ["sample_noisy_rates"]
-
 _GRID_POINTS = 33
 
 

@@ -27,8 +27,6 @@ import math
 import numpy as np
 from numba import njit
 
-__all__ = ["noisy_regression_log_density", "sample_noisy_regression"]
-
 ACCEPTANCE = 0.44  # the best rate for steps in one coordinate (Gelman, Roberts and Gilks 1996)
 
 

@@ -1,6 +1,6 @@
 r"""Fast exact draws of Poisson counts that are seen through discrete noise.
 
-The same conditional as `~skdpbayes.samplers.noisy_counts.sample_poisson_counts`,
+The conditional of `skdpbayes.samplers.noisy_counts`,
 :math:`p(n) \propto \mu^n / n! \; w(y - n)`, by rejection: the pmf is log-concave, so it lies below
 its largest value near the mode m and below geometric tails from :math:`m \pm r` on, where r is
 about a standard deviation (Devroye 1986, section X.1). After two tries, in a few cells of a
@@ -23,9 +23,7 @@ import math
 import numpy as np
 from numba import njit
 
-from skdpbayes.samplers.noisy_counts import _NO_TOTAL, _draw, _noise_code, _noise_ratio, _ratio
-
-__all__ = ["reject_poisson_counts"]
+from skdpbayes.samplers.noisy_counts import _draw, _noise_code, _noise_ratio, _ratio
 
 _TRIES = 2
 _LAPLACE = 0
@@ -51,8 +49,10 @@ def reject_poisson_counts(
         The released counts.
     rate : float array of the shape of ``noisy``
         The Poisson rates, >= 0.
-    noise, scale
-        See `~skdpbayes.samplers.noisy_counts.sample_poisson_counts`.
+    noise : {"laplace", "gaussian"}
+        The noise law: pmf proportional to ``exp(-|k| / scale)`` or ``exp(-k**2 / (2 scale**2))``.
+    scale : float
+        The scale of the noise.
     uniforms : float array of the shape of ``noisy``
         Independent uniforms on [0, 1).
 
@@ -92,9 +92,9 @@ def _mode(rate: float, y: int, kind: int, tilt: float, scale: float) -> int:
         return max(below if below < y else max(math.ceil(rate / tilt - 1.0), y), 0)
     # Near the precision-weighted mean of two normal laws; walk from there.
     mode = max(0, int((rate * scale**2 + y * rate) / (scale**2 + rate)))
-    while _ratio(mode, _NO_TOTAL, rate, y, 0, kind, tilt) > 1.0:
+    while _ratio(mode, rate, y, kind, tilt) > 1.0:
         mode += 1
-    while mode > 0 and _ratio(mode - 1, _NO_TOTAL, rate, y, 0, kind, tilt) <= 1.0:
+    while mode > 0 and _ratio(mode - 1, rate, y, kind, tilt) <= 1.0:
         mode -= 1
     return mode
 
@@ -211,7 +211,7 @@ def _draw_cell(
     peak = _log_weight(mode, log_rate, y, kind, scale, log_factorials)
     reach = 1 + int(scale * math.sqrt((mode + 1.0) / (scale * scale + mode + 1.0)))
     right, left = mode + reach, mode - reach
-    fall = _ratio(right, _NO_TOTAL, rate, y, 0, kind, tilt)
+    fall = _ratio(right, rate, y, kind, tilt)
     # Areas in units of the peak: flat strictly between the two points, geometric from them on.
     right_top = math.exp(_log_weight(right, log_rate, y, kind, scale, log_factorials) - peak)
     right_area = right_top / (1.0 - fall)
@@ -221,11 +221,11 @@ def _draw_cell(
         first = left + 1
         left_top = math.exp(_log_weight(left, log_rate, y, kind, scale, log_factorials) - peak)
         if left > 0:
-            rise = 1.0 / _ratio(left - 1, _NO_TOTAL, rate, y, 0, kind, tilt)
+            rise = 1.0 / _ratio(left - 1, rate, y, kind, tilt)
         left_area = left_top / (1.0 - rise)
     flat_area = float(right - first)
     if not (fall < 1.0 and rise < 1.0):  # no geometric tail: the pmf is flat there, to rounding
-        return _draw(_NO_TOTAL, rate, y, 0, kind, tilt, uniform)
+        return _draw(rate, y, kind, tilt, uniform)
     for _ in range(_TRIES):
         target = uniform * (flat_area + right_area + left_area)
         if target < flat_area:
@@ -246,7 +246,7 @@ def _draw_cell(
         if uniform < kept:
             return n
         uniform = min((uniform - kept) / max(1.0 - kept, 1e-300), 1.0 - 1e-16)
-    return _draw(_NO_TOTAL, rate, y, 0, kind, tilt, uniform)
+    return _draw(rate, y, kind, tilt, uniform)
 
 
 @njit(cache=True)
@@ -264,13 +264,13 @@ def _draw_from_zero(y: int, rate: float, kind: int, tilt: float, uniform: float)
     """Invert a pmf whose mode is zero: its terms fall fast."""
     total, weight, n = 1.0, 1.0, 0
     while weight > 1e-17 * total:
-        weight *= _ratio(n, _NO_TOTAL, rate, y, 0, kind, tilt)
+        weight *= _ratio(n, rate, y, kind, tilt)
         total += weight
         n += 1
     target = uniform * total - 1.0
     weight, n = 1.0, 0
     while target >= 0.0 and weight > 1e-17:
-        weight *= _ratio(n, _NO_TOTAL, rate, y, 0, kind, tilt)
+        weight *= _ratio(n, rate, y, kind, tilt)
         target -= weight
         n += 1
     return n

@@ -38,8 +38,6 @@ from scipy.special import gammaln
 
 from skdpbayes.samplers.fixed_sums import FixedSum, convolve
 
-__all__ = ["noise_log_pmf", "sample_noisy_tables"]
-
 # Noise beyond this probability ratio to its mode is left out: e^-25 = 1.4e-11.
 _TAIL_LOG_RATIO = 25.0
 _BINS_PER_DEVIATION = 32

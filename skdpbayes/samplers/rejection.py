@@ -21,8 +21,6 @@ import math
 
 import numpy as np
 
-__all__ = ["envelope_gap", "keep_proposals", "log_expected_tries"]
-
 
 def envelope_gap(center: np.ndarray, gradient: np.ndarray, radius: float) -> float:
     r"""Return :math:`\kappa = g^\top \theta_0 + r |g|`; 0 at the mode, infinity without a ball.

@@ -22,8 +22,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["sgfs_preconditioner", "sgfs_step"]
-
 
 def sgfs_preconditioner(
     information: np.ndarray,

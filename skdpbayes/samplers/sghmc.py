@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["SGHMCState", "sghmc_step"]
-
 
 class SGHMCState(NamedTuple):
     """Where a chain is.

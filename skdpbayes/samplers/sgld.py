@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["sgld_step"]
-
 
 def sgld_step(position: np.ndarray, gradient: np.ndarray, *, step_size: float) -> np.ndarray:
     """Return the next point of the chain.

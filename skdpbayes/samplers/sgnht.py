@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["SGNHTState", "sgnht_init", "sgnht_step"]
-
 
 class SGNHTState(NamedTuple):
     """Where a chain is.

@@ -22,8 +22,6 @@ from numba import njit
 from skdpbayes.samplers.fixed_sums import FixedSum
 from skdpbayes.samplers.log_concave import draw_log_concave
 
-__all__ = ["MAX_GRID_VALUES", "sample_dirichlet_on_grid", "sample_truncated_dirichlet"]
-
 MAX_GRID_VALUES = 512
 """Tables of more values than this are too large for a grid."""
 

@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["pair_log_odds", "propose_log_odds"]
-
 
 def pair_log_odds(
     first: np.ndarray, second: np.ndarray, floor: np.ndarray

@@ -17,11 +17,8 @@ from skdpbayes._lazy import attach
 __getattr__, __dir__, __all__ = attach(
     __name__,
     names={
-        "PosteriorDraws": "records",
-        "chain": "gradients",
-        "check_per_record": "records",
-        "one_posterior_sample": "exponential",
-        "plan_chain": "gradients",
-        "plan_one_posterior_sample": "exponential",
+        "exponential": "one_posterior_sample plan_one_posterior_sample",
+        "gradients": "chain plan_chain",
+        "records": "PosteriorDraws check_per_record",
     },
 )

@@ -26,7 +26,7 @@ the range that is aimed at leaves room.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,11 +46,8 @@ from skdpbayes.sampling.records import (
     PosteriorDraws,
     blocks,
     count_records,
-    pick,
     read_records,
 )
-
-__all__ = ["SamplePlan", "one_posterior_sample", "plan_one_posterior_sample"]
 
 CALIBRATIONS = ("bounded_range", "wang2015")
 # Log-weights this far below the largest are raised to it; a double holds their exponential.
@@ -154,25 +151,15 @@ def _plan(
     temper_prior: Any,
     n_steps: Any = None,
 ) -> SamplePlan:
-    plan = _plan_points(budget, bound, n_draws, calibration, temper_prior)
-    if n_steps is None:
-        return plan
-    n_steps = check_integer("n_steps", n_steps, low=1)
-    return replace(
-        plan,
-        words="draws of a Markov chain from a tempered posterior",
-        conditions=(*plan.conditions, CONVERGED.format(n_steps)),
-    )
-
-
-def _plan_points(
-    budget: Budget, bound: Any, n_draws: Any, calibration: Any, temper_prior: Any
-) -> SamplePlan:
     low, high = _interval(bound)
     n_draws = check_integer("n_draws", n_draws, low=1)
     check_choice("calibration", calibration, CALIBRATIONS)
     temper_prior = check_flag("temper_prior", temper_prior)
-    shared = (low, high), temper_prior, n_draws
+    shared: tuple[Any, ...] = (low, high), temper_prior, n_draws
+    if n_steps is not None:
+        converged = CONVERGED.format(check_integer("n_steps", n_steps, low=1))
+        words = "draws of a Markov chain from a tempered posterior"
+        shared = *shared, words, (*SamplePlan.conditions, converged)
     if not budget.private:
         return SamplePlan(NoPrivacy(), 1.0, *shared)
     per_power = moved(budget.adjacency) * (high - low)
@@ -437,9 +424,9 @@ def _sums(
     whole = 1 if records.weight is None else WHOLE
     steps = 1 << min(MOST_BITS, 62 - (records.n * whole).bit_length())
     sums = np.zeros(points.shape[0], dtype=np.int64)
-    for rows in blocks(count_records(records.data), points.shape[0]):
-        values = np.asarray(log_likelihood(points, pick(records.data, rows)), dtype=np.float64)
-        wanted = (rows.stop - rows.start, points.shape[0])
+    for part, weight in blocks(records.data, records.weight, records.members, points.shape[0]):
+        values = np.asarray(log_likelihood(points, part), dtype=np.float64)
+        wanted = (count_records(part), points.shape[0])
         if values.shape != wanted:
             raise ValueError(
                 f"log_likelihood must return an array of shape (n_records, n_points) = {wanted}; "
@@ -448,8 +435,8 @@ def _sums(
         values = np.clip(np.where(np.isnan(values), low, values), low, high)
         shares = np.clip((values - low) / (high - low), 0.0, 1.0)
         integers = np.rint(shares * steps).astype(np.int64)
-        if records.weight is not None:
-            integers *= np.rint(records.weight[rows] * whole).astype(np.int64)[:, None]
+        if weight is not None:
+            integers *= np.rint(weight * whole).astype(np.int64)[:, None]
         sums += integers.sum(axis=0)
     return sums, (high - low) / (steps * whole)
 

@@ -36,11 +36,8 @@ from skdpbayes.sampling.records import (
     PosteriorDraws,
     blocks,
     count_records,
-    pick,
     read_records,
 )
-
-__all__ = ["GradientPlan", "chain", "plan_chain"]
 
 # Fisher scoring needs an information matrix, which nobody has released.
 SAMPLERS = ("sgld", "sghmc", "sgnht")
@@ -164,7 +161,6 @@ class Gradients:
 
     def __post_init__(self) -> None:
         self.size = math.prod(self.shape)
-        self.n_rows = count_records(self.data)
         # no entry of a clipped gradient is larger than its norm
         self.unit = models.sum_unit(self.n, self.clip_norm)
 
@@ -173,59 +169,38 @@ class Gradients:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Sum of clipped gradients of the negative log-likelihood, and that of the prior's."""
         position = np.fmax(np.fmin(position, LARGEST), -LARGEST)
-        if rows is not None and self.members is not None:
-            rows = self.members.rows(rows)
-        records = self.data if rows is None else pick(self.data, rows)
-        weight = self.weight if rows is None or self.weight is None else self.weight[rows]
-        n_rows = self.n_rows if rows is None else rows.shape[0]
         total = np.zeros(self.size, dtype=np.int64)
-        for part in blocks(n_rows, self.size):
-            returned = np.asarray(self.per_record(position.copy(), pick(records, part)))
-            wanted = (part.stop - part.start, *self.shape)
-            if returned.shape != wanted:
-                raise ValueError(
-                    "per_record_gradient must return one gradient per record, an array of shape "
-                    f"{wanted}; got {returned.shape}."
-                )
-            flat = returned.reshape(wanted[0], self.size).astype(np.float64)
-            shares = None if weight is None else weight[part]
-            total += clipped_integers(flat, self.clip_norm, self.unit, shares).sum(axis=0)
-        prior = np.zeros(self.shape)
-        if self.prior is not None:
-            prior = np.asarray(self.prior(position.copy()), dtype=np.float64)
-            if prior.shape != self.shape:
-                raise ValueError(
-                    f"prior_gradient must return an array of shape {self.shape}; got {prior.shape}."
-                )
-        return (-self.unit * total).reshape(self.shape), -prior
+        for records, shares in blocks(self.data, self.weight, self.members, self.size, rows):
+            returned = self.rows(position, records, count_records(records))
+            total += models.clipped_integers(
+                returned, self.clip_norm, self.unit, weight=shares
+            ).sum(axis=0)
+        return (-self.unit * total).reshape(self.shape), -self.of_prior(position)
+
+    def rows(self, position: np.ndarray, records: Any, n_rows: int) -> np.ndarray:
+        """Return what the user's function says of some records, one flat row each."""
+        returned = np.asarray(self.per_record(position.copy(), records))
+        if returned.shape != (n_rows, *self.shape):
+            raise ValueError(
+                "per_record_gradient must return one gradient per record, an array of shape "
+                f"{(n_rows, *self.shape)}; got {returned.shape}."
+            )
+        return returned.reshape(n_rows, self.size).astype(np.float64)
+
+    def of_prior(self, position: np.ndarray) -> np.ndarray:
+        """Gradient of the log-prior."""
+        if self.prior is None:
+            return np.zeros(self.shape)
+        prior = np.asarray(self.prior(position.copy()), dtype=np.float64)
+        if prior.shape != self.shape:
+            raise ValueError(
+                f"prior_gradient must return an array of shape {self.shape}; got {prior.shape}."
+            )
+        return prior
 
     def rounding(self, n_rows: int) -> float:
         """Bound on what the division by the grid of the noise adds to the distance of two sums."""
         return 4.0 * 2.0**-52 * n_rows * self.clip_norm
-
-
-def clipped_integers(
-    gradients: np.ndarray, clip_norm: float, unit: float, weight: np.ndarray | None = None
-) -> np.ndarray:
-    """Clip each row to ``clip_norm`` and cut it toward zero to integer multiples of ``unit``.
-
-    With weights, rows are clipped before they are weighted, and cut after.
-    """
-    usable = np.isfinite(gradients).all(axis=1)
-    rows = np.where(usable[:, None], gradients, 0.0)
-    # lengths of rows over their largest entry neither overflow nor vanish
-    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
-    largest[largest == 0.0] = 1.0
-    rows /= largest
-    lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
-    margin = 1.0 - (rows.shape[1] + 32) * 2.0**-52
-    with np.errstate(over="ignore"):
-        room = clip_norm / largest
-    # |row| * largest is the length: below the norm it stays what it is
-    factor = np.where(lengths <= room, largest, clip_norm / np.maximum(lengths, 1.0)) * margin
-    if weight is not None:
-        factor = factor * weight[:, None]
-    return np.trunc(rows * (factor / unit)).astype(np.int64)
 
 
 def chain(

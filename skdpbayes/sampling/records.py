@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,21 +12,11 @@ import numpy as np
 from skdpbayes.fitting.units import Members, share_out, unit_codes
 from skdpbayes.privacy.guarantee import PrivacyGuarantee, Unit
 
-__all__ = [
-    "ALONE",
-    "OwnRecords",
-    "PosteriorDraws",
-    "as_arrays",
-    "blocks",
-    "check_per_record",
-    "count_records",
-    "pick",
-    "read_records",
-]
-
 ALONE = "{} computes each row of its result from that row's record alone"
 # Numbers that a function of a block of records may return at a time.
 BLOCK_NUMBERS = 1 << 20
+# All of them are looked at as often as one of them has records.
+PERSONS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +58,7 @@ class OwnRecords:
     owner: np.ndarray | None = None
     """The person of each record."""
 
-    @property
+    @cached_property
     def members(self) -> Members | None:
         """The records of every person, to sample persons; None where each record is a unit."""
         return None if self.owner is None else Members.of(self.owner, self.n)
@@ -111,11 +102,30 @@ def pick(data: Any, rows: Any) -> Any:
     return data[rows]
 
 
-def blocks(n_rows: int, width: int) -> Iterator[slice]:
-    """Cut rows into blocks whose results have a bounded size; the cuts are public numbers."""
+def blocks(
+    data: Any,
+    weight: np.ndarray | None,
+    members: Members | None,
+    width: int,
+    batch: np.ndarray | None = None,
+) -> Iterator[tuple[Any, np.ndarray | None]]:
+    """Yield records (or persons) of a batch and their weights; ``width`` numbers per record fit.
+
+    Which records come together depends on public numbers and, where persons have any number of
+    records, on each person's own alone.
+    """
     size = max(1, BLOCK_NUMBERS // width)
+    if members is not None:
+        assert weight is not None
+        for rows, shares in members.blocks(batch, min(size, PERSONS_AT_ONCE), weight):
+            yield pick(data, rows), shares
+        return
+    if batch is not None:
+        data, weight = pick(data, batch), None if weight is None else weight[batch]
+    n_rows = count_records(data) if batch is None else batch.shape[0]
     for first in range(0, n_rows, size):
-        yield slice(first, min(first + size, n_rows))
+        part = slice(first, first + size)
+        yield pick(data, part), None if weight is None else weight[part]
 
 
 def check_per_record(function: Callable[[Any, Any], Any], parameters: Any, records: Any) -> None:

@@ -192,8 +192,9 @@ def test_row_blocks_give_the_bits_of_memory(case, n_chunks, empty):
 
 
 @pytest.mark.parametrize(("n_chunks", "empty"), [(1, False), (2, False), (7, True)])
-def test_dask_arrays_give_the_bits_of_memory(case, n_chunks, empty):
+def test_dask_arrays_give_the_bits_of_memory(case, n_chunks, empty, monkeypatch):
     da = pytest.importorskip("dask.array", reason="needs skdpbayes[dask]")
+    monkeypatch.setattr(chunks, "_cluster", lambda: (1, 1))  # several chunks are held together
     model, X, y, whole = case
     cuts = _cuts(X.shape[0], n_chunks, empty)
     sizes = tuple(b - a for a, b in cuts)
@@ -315,6 +316,7 @@ def test_weights_of_persons_in_chunks_are_those_in_memory(monkeypatch):
         RowBlocks([X[a:b] for a, b in cuts]), RowBlocks([np.arange(a, b) % 2 for a, b in cuts])
     )
     rows = replace(rows, bound=Bound()).of_units(RowBlocks([ids[a:b] for a, b in cuts]))
+    shares = rows.shares
     assert rows.public.n == len(np.unique(ids))
     found = np.zeros(N)
 
@@ -326,6 +328,10 @@ def test_weights_of_persons_in_chunks_are_those_in_memory(monkeypatch):
     assert np.array_equal(found, expected)
     # together nobody weighs more than 1, however the chunks are cut
     assert np.bincount(ids, weights=found).max() <= 1.0
+    # a mutant that knows of every chunk alone splits persons
+    alone = tuple(share._replace(totals=share.counts, before=0 * share.before) for share in shares)
+    replace(rows, shares=alone).total(note)
+    assert np.bincount(ids, weights=found).max() > 1.0
 
 
 def test_wrong_ids_are_refused_before_the_charge_and_not_quoted():

@@ -56,6 +56,17 @@ def test_intervals_do_not_believe_a_small_C():
     assert 0.78 <= _coverage(50, 2.0, C=0.1) <= 0.94
 
 
+def test_what_noise_hides_has_a_prior_as_wide_as_the_guess():
+    """A column that hardly varies has a large coefficient, and the release does not tell of it."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (2000, 3)) * [1.0, 1.0, 0.02]
+    y = rng.random(2000) < 1 / (1 + np.exp(-X @ [1.0, -1.0, 8.0]))
+    model = ObjPertLogisticRegression(1.0, data_norm=1.5, random_state=0).fit(X, y)
+    low, high = model.interval(0.9)["coef"][0, 2]
+    assert high - low == pytest.approx(2 * 1.645 * 10.0, rel=0.02)
+    assert low < 8.0 < high
+
+
 @pytest.mark.slow
 def test_weak_features_are_covered_too():
     """Features of scales 1 to 1/10 with coefficients that no scale tells: above 80 % each."""

@@ -276,7 +276,7 @@ def test_predictions_come_in_blocks(monkeypatch):
     X, y = line(500)
     fitted = model().fit(X, y)
     whole = fitted.predict(X, return_std=True)
-    monkeypatch.setattr("skdpbayes.estimators._regressor.PREDICTED_AT_ONCE", 100)
+    monkeypatch.setattr("skdpbayes.fitting.records.PREDICTED_AT_ONCE", 100)
     np.testing.assert_allclose(fitted.predict(X, return_std=True), whole, rtol=1e-12)
     blocks = fitted.predict(sparse.csr_matrix(X), return_std=True)
     np.testing.assert_allclose(blocks, whole, rtol=1e-12)

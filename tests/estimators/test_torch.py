@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import re
 from pathlib import Path
@@ -17,7 +18,10 @@ from skdpbayes import PrivacyLedger, models
 from skdpbayes.estimators.torch.estimator import PUBLIC_WEIGHTS, DPSGLDTorchClassifier
 from skdpbayes.estimators.torch.function import make_function, one_torch_thread
 from skdpbayes.estimators.torch.potential import ModulePotential
-from tests.contract import linear_data
+from skdpbayes.fitting.units import Members
+from tests.contract import Case, linear_data
+from tests.estimators import test_contract as contract
+from tests.estimators import test_promises as promises
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -27,6 +31,10 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 
 def perceptron(n_features, n_classes):
     return nn.Sequential(nn.Linear(n_features, 8), nn.Tanh(), nn.Linear(8, n_classes))
+
+
+def wide(n_features, n_classes):
+    return nn.Sequential(nn.Linear(n_features, 50), nn.LayerNorm(50), nn.Linear(50, n_classes))
 
 
 def convolution(n_features, n_classes):
@@ -127,6 +135,33 @@ def test_neighbors_differ_by_one_clipped_record_whatever_the_threads():
     # torch rounds differently in another place of a block; the clipped sums add up otherwise
     np.testing.assert_allclose(without + alone, sums[0], atol=1e-4)
     assert np.linalg.norm(alone) <= clip
+
+
+@pytest.mark.parametrize("sampled", [None, np.arange(0, 90, 2)])
+@pytest.mark.parametrize("module", [perceptron, wide])
+def test_how_many_records_a_person_has_changes_no_bit_of_the_others(module, sampled):
+    """The last bits of a row of a product depend on its place and on how many rows there are."""
+    rng = np.random.default_rng(0)
+    size = 64
+    X, y = rng.standard_normal((300, size)).astype(np.float32), rng.integers(0, 3, 300)
+    owner = np.append(np.arange(90), rng.integers(1, 90, 210))
+    function, sums = make_function(module(size, 3), None, size, 3), []
+    for more in (0, 1, 6):
+        rows = np.append(rng.standard_normal((more, size)).astype(np.float32), X, axis=0)
+        whose = np.append(np.zeros(more, dtype=np.intp), owner)
+        weight = np.where(whose == 0, 0.0, 0.125)  # all but that person
+        people = (np.append(np.zeros(more, dtype=np.int64), y), function, 1.0, 0.3)
+        with one_torch_thread():
+            potential = ModulePotential(rows, *people, 1, weight, Members.of(whose, 90))
+            sums.append(potential.gradients(function.start(), sampled)[0])
+            alike = ModulePotential(rows, *people, 2, weight, Members.of(whose, 90))
+            np.testing.assert_array_equal(alike.gradients(function.start(), sampled)[0], sums[-1])
+    np.testing.assert_array_equal(sums[0], sums[1])
+    np.testing.assert_array_equal(sums[0], sums[2])
+    alone = ModulePotential(rows, *people, 1, weight)  # the same records, one by one
+    chosen = Members.of(whose, 90).rows(np.arange(90) if sampled is None else sampled)
+    found = alone.gradients(function.start(), np.sort(chosen))[0]
+    np.testing.assert_allclose(found, sums[0], atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -290,3 +325,41 @@ def test_the_network_for_house_numbers_runs_on_a_stand_in_of_their_format(tmp_pa
     start = make_function(names["house_numbers"], (32, 32, 3), 3072, 10).start()
     moved = {name: part[-1].ravel() for name, part in model.sample_posterior().items()}
     assert np.abs(np.concatenate(list(moved.values())) - start).min() > 0.0
+
+
+# The promises of `tests.estimators.test_promises`, which run over estimators without extras.
+PROMISES = (
+    promises.test_a_frame_is_predicted_without_a_warning,
+    promises.test_a_refused_fit_changes_nothing_and_charges_nothing,
+    promises.test_an_overdrawn_ledger_leaves_the_earlier_fit,
+    promises.test_an_error_after_the_charge_leaves_the_earlier_fit_and_says_so,
+    promises.test_parameters_set_after_a_fit_do_not_change_it,
+    promises.test_a_plan_that_does_not_prove_the_claim_is_refused,
+    promises.test_text_columns_are_refused_with_a_remedy_and_no_value_is_quoted,
+    contract.test_a_fitted_object_holds_nothing_that_its_noise_was_made_from,
+    contract.test_a_large_delta_warns,
+    contract.test_privacy_attribute_states_what_was_asked_for,
+)
+CASE = Case(
+    DPSGLDTorchClassifier,
+    frozenset(),
+    params={"module": perceptron, "n_steps": 5},
+    others={"module": nn.Linear, "input_shape": (3, 1), "sampler": "sghmc"},
+)
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+def test_promises_of_all_estimators_are_kept(promise, tmp_path, monkeypatch):
+    given = {
+        "case": CASE,
+        "tmp_path": tmp_path,
+        "monkeypatch": monkeypatch,
+        "error": KeyboardInterrupt,
+        "source": 982_451_653,
+    }
+    promise(**{name: given[name] for name in inspect.signature(promise).parameters})
+
+
+@pytest.mark.slow
+def test_no_parameter_is_ignored():
+    assert promises.ignored_parameters(CASE, {}) == set()

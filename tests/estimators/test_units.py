@@ -31,6 +31,7 @@ from skdpbayes import (
     privacy_of,
     randomness,
 )
+from skdpbayes.auditing import audit
 from skdpbayes.conjugate import (
     BetaBernoulli,
     DirichletCategorical,
@@ -49,6 +50,7 @@ from skdpbayes.estimators.naive_bayes.layout import count_block
 from skdpbayes.estimators.network.potential import NetworkPotential
 from skdpbayes.estimators.ridge.plan import exact_moments, pack, weights
 from skdpbayes.exceptions import CalibrationError
+from skdpbayes.fitting import records as fitting_records
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.fitting.units import MOST_RECORDS, WHOLE, Members, share_out, unit_codes
 from skdpbayes.metrics import (
@@ -320,7 +322,8 @@ class TestObjectivePerturbation:
             first, second = (self.gradient(table, theta) for table in (before, after))
             problem = first[2]
             # of a sum each person is off by what the cuts of her records amount to
-            cuts = 2.0 * problem.grid.gradient_error(problem.loss, 3, 1.0, 20.0) * problem.most_rows
+            cuts = 2.0 * problem.grid.gradient_error(problem.loss, 3, 1.0, 20.0)
+            cuts *= problem.rows_per_unit
             largest = max(largest, np.linalg.norm(first[0] - second[0]))
             assert np.linalg.norm(first[0] - second[0]) <= 2.0 * problem.record_norm + cuts
             assert np.linalg.norm(first[1] - second[1]) <= problem.information_norm
@@ -1080,3 +1083,23 @@ def test_the_number_of_records_is_in_no_public_number(name, adjacency):
     # a mutant takes the number of rows for that of persons
     mutant = model._planned(replace(rows.public, n=len(y)))
     assert (mutant.privacy, str(mutant.numbers)) != plans[0][:2]
+
+
+def test_audits_of_whole_persons(monkeypatch):
+    """By the user's function; ``tests/audit_cases.py`` has the matrix."""
+    model = LaplaceNaiveBayes(2.0, binarize=0.0, classes=[0, 1], predictive_draws=1)
+    X, end = visits()[0][:40], np.eye(3)[0]
+    others = X, np.zeros(40, dtype=int), np.arange(40)
+    before, after = with_person(others, end, 1, 40), with_person(others, -end, 0, 7)
+    how = {"units": before[2], "neighbor": after, "n_trials": 100, "random_state": 0}
+    how["score"] = lambda fitted: fitted.statistics_
+    honest = audit(model, *before[:2], **how)
+    assert (honest.verdict, honest.claim.unit) == ("not refuted", "person")
+
+    def added(codes, n_units):  # a mutant: records are added instead of averaged
+        return None, np.ones(len(codes))
+
+    monkeypatch.setattr(fitting_records, "share_out", added)
+    assert audit(model, *before[:2], **how).verdict == "refuted"
+    with pytest.raises(ValueError, match="neighbor must be"):
+        audit(model, *before[:2], units=before[2], neighbor=after[:2])

@@ -166,10 +166,6 @@ def test_facts_agree_with_the_sensitivities_of_the_privacy_room(largest):
         for adjacency, fact in (("zero_out", loss.steepest), ("replace_one", loss.gap)):
             known = privacy.gradient_sensitivity(name, 1.0, adjacency, coef_norm=norm, n_classes=4)
             assert math.isclose(fact(norm), known, rel_tol=1e-12)
-    assert LogisticLoss().curvature[1] == privacy.loss_curvature("logistic", 1.0)
-    assert SoftmaxLoss(4).curvature[1] == privacy.loss_curvature("softmax", 1.0)
-    smooth = SmoothHingeLoss(0.5).curvature[1]
-    assert smooth == privacy.loss_curvature("hinge", 1.0, smoothing=0.25)
 
 
 def test_least_curvature_is_attained():

@@ -12,14 +12,12 @@ from skdpbayes.privacy import (
     DiscreteGaussian,
     DiscreteLaplace,
     GaussianDP,
-    LaplaceNoise,
     PrivacyEvent,
     PureDP,
     SubsampledGaussian,
     discrete_gaussian_scale,
     discrete_laplace_scale,
     gaussian_noise_multiplier,
-    laplace_scale,
     repeat,
     smallest_noise,
     subsampled_noise_multiplier,
@@ -41,14 +39,6 @@ def assert_private_and_tight(
 def test_gaussian(epsilon: float, delta: float) -> None:
     noise = gaussian_noise_multiplier(epsilon, delta)
     assert_private_and_tight(lambda s: GaussianDP(1.0 / s), noise, epsilon, delta)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1e-5, 0.3])
-@pytest.mark.parametrize("epsilon", [0.01, 0.3, 7.0])
-def test_laplace(epsilon: float, delta: float) -> None:
-    scale = laplace_scale(epsilon, delta, sensitivity=2.0)
-    assert_private_and_tight(lambda s: LaplaceNoise(s / 2.0), scale, epsilon, delta)
-    assert laplace_scale(epsilon) == pytest.approx(1.0 / epsilon, rel=1e-14)
 
 
 @pytest.mark.parametrize("n_coordinates", [1, 8, 100])
@@ -144,7 +134,6 @@ def test_few_evaluations_cold_and_none_warm(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_huge_and_infinite_epsilon() -> None:
     assert gaussian_noise_multiplier(math.inf, 1e-5) == 0.0
-    assert laplace_scale(math.inf) == 0.0
     assert discrete_laplace_scale(math.inf, 1e-5, 3) == 0.0
     assert discrete_gaussian_scale(math.inf, 1e-5, 3) == 0.0
     assert subsampled_noise_multiplier(math.inf, 1e-5, sampling_rate=0.1, n_steps=5) == 0.0
@@ -179,8 +168,8 @@ def test_impossible_targets() -> None:
     with pytest.raises(CalibrationError, match=r"no noise was found that is \(1, 1e-05\)-private"):
         smallest_noise(lambda s: PureDP(3.0), 1.0, 1e-5, guess=1.0)
     with pytest.raises(ValueError, match=r"epsilon must be > 0, got 0"):
-        laplace_scale(0.0)
+        discrete_laplace_scale(0.0)
     with pytest.raises(ValueError, match=r"delta must be below 1"):
-        laplace_scale(1.0, 1.0)
+        discrete_laplace_scale(1.0, 1.0)
     with pytest.raises(ValueError, match=r"n_steps must be an integer >= 1, got 0"):
         subsampled_noise_multiplier(1.0, 1e-5, sampling_rate=0.1, n_steps=0)

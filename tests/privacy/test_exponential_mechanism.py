@@ -14,9 +14,7 @@ from skdpbayes.privacy import (
     bounded_range_eta,
     exponential_mechanism_epsilon,
     exponential_mechanism_inverse_temperature,
-    hinge_range,
     logistic_range,
-    logit_bound,
     minami2016_mu,
     softmax_range,
     truncated_dirichlet_range,
@@ -79,22 +77,8 @@ def test_replacing_a_row_by_its_opposite_needs_more_than_two_root_two():
 def test_binary_ranges_against_a_grid(norm):
     u = np.linspace(-norm, norm, 4001)
     assert logistic_range(norm) == pytest.approx(np.ptp(np.logaddexp(0, -u)), abs=1e-12)
-    hinge = np.maximum(0, 1 - u)
-    assert hinge_range(norm) == pytest.approx(min(2 * norm, 1 + norm))
-    assert hinge_range(norm) == pytest.approx(np.ptp(hinge), abs=1e-12)
-    assert 2 * hinge_range(norm) == pytest.approx(np.ptp(hinge - np.maximum(0, 1 + u)), abs=1e-12)
     flipped = np.logaddexp(0, -u) - np.logaddexp(0, u)
     assert 2 * logistic_range(norm) == pytest.approx(np.ptp(flipped), abs=1e-12)
-
-
-@pytest.mark.parametrize("smoothing", [0.05, 0.5, 2.0])
-@pytest.mark.parametrize("norm", [0.3, 1.0, 1.2, 6.0])
-def test_smoothed_hinge_range(norm, smoothing):
-    """The smoothed hinge is the integral of a clipped ramp: check against its derivative."""
-    u = np.linspace(-norm, norm, 200_001)
-    slope = np.clip((1 + smoothing - u) / (2 * smoothing), 0, 1)
-    assert hinge_range(norm, smoothing) == pytest.approx(np.trapezoid(slope, u), abs=1e-8)
-    assert hinge_range(norm, smoothing) <= 2 * norm * (1 + 1e-15)
 
 
 def one_dimensional_epsilon(n, adjacency):
@@ -127,22 +111,9 @@ def test_exact_one_dimensional_posteriors_approach_the_bound(adjacency, values, 
     assert max(got) > 0.99 * claimed  # so two thirds of the claim would be false
 
 
-def test_logit_bounds():
-    assert logit_bound(3.0, 2.0) == 6.0
-    assert logit_bound(3.0, 2.0, intercept_scaling=4.0) == 10.0
-    assert logit_bound(3.0, 2.0, intercept_scaling=4.0, intercept_norm=0.5) == 8.0
-    rng = np.random.default_rng(1)
-    x, w = rng.normal(size=(2000, 2)), rng.normal(size=(2000, 2))
-    x *= 3.0 / np.linalg.norm(x, axis=1, keepdims=True)
-    w *= 2.0 / np.linalg.norm(w, axis=1, keepdims=True)
-    logits = np.abs((x * w).sum(axis=1)) + 4.0 * 0.5
-    bound = logit_bound(3.0, 2.0, intercept_scaling=4.0, intercept_norm=0.5)
-    assert 0.99 * bound < logits.max() <= bound * (1 + 1e-12)
-
-
 def test_inverse_temperature_inverts_on_the_private_side():
     for epsilon in (0.01, 0.3, 1.0, 7.0):
-        for value in (logistic_range(math.sqrt(2)), hinge_range(3.0), softmax_range(1.7, 5)):
+        for value in (logistic_range(math.sqrt(2)), softmax_range(1.7, 5)):
             for adjacency, factor in (("replace_one", 2.0), ("zero_out", 1.0)):
                 beta = exponential_mechanism_inverse_temperature(epsilon, value, adjacency)
                 assert beta == pytest.approx(epsilon / (factor * value), rel=1e-14)

@@ -14,7 +14,6 @@ from skdpbayes.privacy import (
     gdp_delta,
     gdp_mu,
     langevin_mu,
-    langevin_mu_samples,
     largest_langevin_step,
     ops_inverse_temperature,
     ops_mu,
@@ -131,19 +130,6 @@ def test_a_bound_half_as_large_is_caught(true_deltas):
         )
 
 
-def test_samples_of_one_chain_and_of_several():
-    arguments = (0.05, 1.0, 0.7)
-    parts = [langevin_mu(*arguments, n) for n in (100, 20, 35)]
-    expected = math.sqrt(sum(mu * mu for mu in parts))
-    assert langevin_mu_samples([100, 120, 155], *arguments) == pytest.approx(expected)
-    assert langevin_mu_samples([100, 120, 155], *arguments, n_chains=4) == pytest.approx(
-        2 * expected
-    )
-    assert langevin_mu_samples([50], *arguments) == pytest.approx(langevin_mu(*arguments, 50))
-    # two released states are never cheaper than the later one alone
-    assert langevin_mu_samples([10, 20], *arguments) > langevin_mu(*arguments, 20)
-
-
 def test_mu_is_monotone_and_below_its_limits():
     mus = [langevin_mu(0.05, 1.0, 0.7, t) for t in (1, 2, 5, 20, 100, 1000)]
     assert np.all(np.diff(mus) > 0)
@@ -224,8 +210,6 @@ def test_steps_that_do_not_contract_are_refused():
         (lambda: langevin_mu(0.1, 1.0, 1.0, 2.5), "n_steps must be an integer"),
         (lambda: langevin_mu(0.1, 1.0, 1.0, math.nan), "n_steps must be an integer"),
         (lambda: langevin_mu(0.1, 1.0, 1.0, 3, 0.0), "diameter must be > 0"),
-        (lambda: langevin_mu_samples([3, 3], 0.1, 1.0, 1.0), "sample_steps"),
-        (lambda: langevin_mu_samples([], 0.1, 1.0, 1.0), "sample_steps must not be empty"),
         (lambda: largest_langevin_step(2.0, 1.0), "smoothness must be >="),
     ],
 )

@@ -302,11 +302,17 @@ class TestFilterAndUnit:
 
     def test_four_hundred_different_charges_are_added_up_at_once(self, path):
         ledger = PrivacyLedger(path, epsilon=10.0, delta=1e-5)
-        for i in range(1, 401):
-            ledger.reserve(pure(i / 40_000))
+        with ledger._store.transaction(write=True) as connection:  # as 400 times reserve
+            state = ledger._state(connection)
+            for i in range(1, 401):
+                cost = pure(i / 40_000)
+                price = ledger._rule.price(cost)
+                state = ledger._store.append(connection, state, cost.to_json(), "", price)
+        ledger = PrivacyLedger(path)
         start = time.perf_counter()
         left = ledger.remaining_epsilon()
         assert time.perf_counter() - start < 1.0
+        assert len(ledger.entries()) == 400
         assert 0.0 < left < 10.0
 
 

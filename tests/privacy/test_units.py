@@ -11,6 +11,7 @@ import pytest
 from skdpbayes import PrivacyLedger
 from skdpbayes.exceptions import BudgetExceededError, LedgerError
 from skdpbayes.privacy import GaussianDP, PrivacyGuarantee, PureDP, gdp_delta
+from skdpbayes.release import fractions as release_fractions
 from skdpbayes.release.fractions import fraction_noise
 
 
@@ -111,7 +112,8 @@ class TestFractions:
 
     @pytest.mark.parametrize("law", ["laplace", "gaussian"])
     @pytest.mark.parametrize("moves", [1, 2])
-    def test_no_split_of_a_move_costs_more_than_its_price(self, law, moves):
+    def test_no_split_of_a_move_costs_more_than_its_price(self, law, moves, monkeypatch):
+        monkeypatch.setattr(release_fractions, "LEAST_DEVIATION", 0.0)  # of tiny grids
         steps, epsilon, delta = 8, 1.0, 1e-3
         scale, event = fraction_noise(epsilon, delta, law, moves, steps)
         fine, reach = scale * steps, math.ceil(scale * steps * (8 if law == "gaussian" else 14))
@@ -131,6 +133,31 @@ class TestFractions:
             else GaussianDP(0.5 * math.sqrt(moves) / scale)
         )
         assert max(cost for (_, at), cost in found.items() if at == 0.3) > half.delta_at(0.3)
+
+    def test_a_move_in_any_direction_costs_as_much_as_one_count_that_moves_a_step_more(self):
+        """Exact sums over two counts against a normal number, with noise of a few steps only."""
+        rng = np.random.default_rng(0)
+        least = 1.0
+        for _ in range(60):
+            scale, epsilon = rng.uniform(3.0, 9.0), rng.uniform(0.0, 2.0)
+            move = rng.integers(0, 25, 2)
+            if not move.any():
+                continue
+            length = float(np.hypot(*move))
+            cost = profile(move, "gaussian", scale, epsilon, math.ceil(9 * scale) + 25)
+            margin = gdp_delta(epsilon, (length + 1.0) / scale) - cost
+            threshold = epsilon * scale / length - 0.5 * length / scale
+            kink = math.exp(-0.5 * threshold**2) / math.sqrt(2.0 * math.pi) * length / scale**3
+            assert abs(cost - gdp_delta(epsilon, length / scale)) <= kink / 12.0 + 1e-12
+            assert margin >= 0.0
+            # a mutant is priced by the longest entry
+            least = min(least, gdp_delta(epsilon, (max(move) + 1.0) / scale) - cost)
+        assert least < 0.0
+
+    def test_noise_is_never_coarse(self):
+        scale, event = fraction_noise(1e4, 1e-6, "gaussian", 3, 1 << 16)
+        assert scale * (1 << 16) >= 1000.0
+        assert event.delta_at(1e4) <= 1e-6
 
     @pytest.mark.parametrize("law", ["laplace", "gaussian"])
     def test_of_one_count_shorter_moves_cost_less_at_every_epsilon(self, law):

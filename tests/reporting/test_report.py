@@ -29,6 +29,7 @@ from skdpbayes.__main__ import main
 from skdpbayes.model_selection import PrivateGridSearchCV
 from skdpbayes.privacy import GaussianDP, PrivacyGuarantee
 from skdpbayes.reporting.report import _posterior, _power
+from skdpbayes.reporting.summary import Summary
 
 EVIL = "<script>alert('x')</script>"
 DAY = datetime.date(2026, 1, 2)
@@ -190,6 +191,28 @@ def test_summary_undoes_the_scaling(fitted, records):
     X, _ = records
     logits = X.to_numpy() @ table.coef[0, :-1] + table.coef[0, -1]
     np.testing.assert_allclose(logits, fitted.decision_function(X), rtol=1e-9, atol=1e-9)
+
+
+def test_summary_says_that_rows_may_have_been_cut(fitted, records):
+    rows, y = records[0].to_numpy(), records[1]
+    assert summary(fitted).cut_at is None or "longer than" in str(summary(fitted))
+    never = make_pipeline(
+        BoundsScaler((0, 1000), norm=2.0), ObjPertLogisticRegression(data_norm=2.0)
+    )
+    assert summary(never.fit(rows, y)).cut_at is None
+    never[-1].data_norm = 1.0
+    cut = summary(never.fit(rows, y))
+    assert cut.cut_at == 1.0
+    assert "those longer than 1 were cut" in str(cut)
+    assert summary(ObjPertLogisticRegression(np.inf).fit(rows, y)).cut_at is None
+
+
+def test_summary_says_where_the_interval_is_that_of_the_prior():
+    told = [
+        str(Summary("title", ["age"], ["yes"], np.array([[c]]), np.array([[[0.5, 2.0]]]), 0.9))
+        for c in (1.0, 3.0)
+    ]
+    assert ["hardly measured" in text for text in told] == [False, True]
 
 
 def test_summary_says_when_it_cannot(records):

@@ -9,10 +9,10 @@ from scipy import stats
 from skdpbayes.samplers import (
     NoisyPoissonLikelihood,
     move_emissions,
-    noisy_poisson_log_likelihood,
     pair_values,
 )
 from skdpbayes.samplers.noisy_emissions import _reflect
+from tests.samplers.noisy import noisy_poisson_log_likelihood
 
 BEGIN = np.array([0, 5, 7])
 

@@ -6,8 +6,8 @@ from scipy import stats
 
 from skdpbayes.samplers.noisy_likelihood import (
     NoisyPoissonLikelihood,
-    noisy_poisson_log_likelihood,
 )
+from tests.samplers.noisy import noisy_poisson_log_likelihood
 
 COUNTS = np.array([-30, -3, 0, 1, 5, 40, 300, 900])
 RATES = [0.0, 1e-6, 0.003, 0.02, 0.5, 1.3, 5.0, 33.0, 120.0, 500.0, 1500.0]

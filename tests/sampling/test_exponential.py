@@ -13,7 +13,7 @@ from skdpbayes.exceptions import BudgetExceededError, CalibrationError
 from skdpbayes.privacy import bounded_range_eta, exponential_mechanism_inverse_temperature
 from skdpbayes.sampling import check_per_record, one_posterior_sample, plan_one_posterior_sample
 from skdpbayes.sampling.exponential import _choose, _sums, _weights
-from skdpbayes.sampling.records import read_records
+from skdpbayes.sampling.records import OwnRecords, read_records
 
 POINTS = np.linspace(0.01, 0.99, 99)
 
@@ -305,3 +305,21 @@ def test_a_chain_draws_from_the_same_law_and_says_what_it_assumes():
     ):
         with pytest.raises(ValueError, match=message):
             one_posterior_sample(coin, None, data, bound=(-5.0, 0.0), **wrong)
+
+
+def test_how_many_records_a_person_has_changes_no_bit_of_the_others():
+    """The last bits of a row of a matrix product depend on its place and on the number of rows."""
+    rng = np.random.default_rng(0)
+    x, owner = rng.standard_normal((300, 64)), np.append(np.arange(90), rng.integers(1, 90, 210))
+    last = rng.standard_normal((64, 3), np.float32)
+    sums = []
+    for more in (0, 1, 6):
+        rows = np.append(rng.standard_normal((more, 64)), x, axis=0)
+        whose = np.append(np.zeros(more, dtype=np.intp), owner)
+        weight = np.where(whose == 0, 0.0, 0.125)  # all but that person
+        records = OwnRecords(rows, 90, "person", weight, whose)
+        sums.append(
+            _sums(lambda _, rows: rows.astype(np.float32) @ last, last.T, records, (-40.0, 40.0))[0]
+        )
+    np.testing.assert_array_equal(sums[0], sums[1])
+    np.testing.assert_array_equal(sums[0], sums[2])

@@ -8,9 +8,10 @@ import pytest
 from skdpbayes import PrivacyLedger
 from skdpbayes.auditing import audit_scores
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.models import sum_unit
+from skdpbayes.fitting.units import Members
+from skdpbayes.models import clipped_integers, sum_unit
 from skdpbayes.sampling import chain, check_per_record, plan_chain
-from skdpbayes.sampling.gradients import Gradients, clipped_integers
+from skdpbayes.sampling.gradients import Gradients
 from skdpbayes.sampling.records import read_records
 
 TWO = {"epsilon": 6.0, "delta": 1e-2, "clip_norm": 1.0, "step_size": 1e-3}
@@ -239,6 +240,30 @@ def test_batches_are_made_of_persons_and_an_audit_of_a_person_passes():
     assert audit_scores(*of_persons, claim=claim, threshold=0.0).verdict == "not refuted"
     of_records, _ = scores()
     assert audit_scores(*of_records, claim=claim, threshold=0.0).verdict == "refuted"
+
+
+@pytest.mark.parametrize("sampled", [None, np.arange(0, 90, 2)])
+def test_how_many_records_a_person_has_changes_no_bit_of_the_others(sampled):
+    """The last bits of a row of a matrix product depend on its place and on the number of rows."""
+    rng = np.random.default_rng(0)
+    x, owner = rng.standard_normal((300, 64)), np.append(np.arange(90), rng.integers(1, 90, 210))
+    first, last = (rng.standard_normal(shape, np.float32) for shape in ((64, 50), (50, 3)))
+
+    def network(position, rows):
+        return np.tanh(rows.astype(np.float32) @ first) @ last + position
+
+    sums = []
+    for more in (0, 1, 6):
+        rows = np.append(rng.standard_normal((more, 64)), x, axis=0)
+        whose = np.append(np.zeros(more, dtype=np.intp), owner)
+        weight = np.where(whose == 0, 0.0, 0.125)  # all but that person
+        how = (network, None, rows, 90, (3,), 2.0, weight)
+        sums.append(Gradients(*how, Members.of(whose, 90)).gradients(np.zeros(3), sampled)[0])
+    np.testing.assert_array_equal(sums[0], sums[1])
+    np.testing.assert_array_equal(sums[0], sums[2])
+    chosen = Members.of(whose, 90).rows(np.arange(90) if sampled is None else sampled)
+    found = Gradients(*how).gradients(np.zeros(3), chosen)[0]
+    np.testing.assert_allclose(found, sums[0], rtol=1e-4)
 
 
 def test_units_of_one_record_each_change_nothing():

@@ -28,10 +28,13 @@ from skdpbayes.privacy.sensitivity import moved
 if TYPE_CHECKING:
     from skdpbayes.privacy.guarantee import Adjacency
 
-__all__ = ["DPSGLDClassifier"]
-
 # Scales of the Cauchy priors of Gelman et al. (2008), here for rows of length 1
 COEFFICIENT_SCALE, INTERCEPT_SCALE = 2.5, 10.0
+
+WEIGHTED = (
+    "class weights change how often labels occur, which the model behind the intervals of a chain "
+    "does not know"
+)
 
 
 class DPSGLDClassifier(LinearChain, PrivateClassifier):
@@ -95,6 +98,11 @@ class DPSGLDClassifier(LinearChain, PrivateClassifier):
         "auto" takes the scales of [5]_, 2.5 / ``data_norm`` and 10.
     classes : array-like or None, default=None
         The public label set; None takes it from y, which treats the labels that occur as public.
+    class_weight : mapping from label to number, default=None
+        Public weights of the records of each label; over the largest they are at most 1, and
+        multiply clipped gradients. The claim stays, and so does the noise, while the records
+        count less; there are no intervals. Probabilities are those of the weighted labels.
+        "balanced" is private: a threshold on ``predict_proba`` is free.
     fit_intercept : bool, default=True
         Whether to add an intercept.
     sampler : {"sgld", "sghmc", "sgnht", "sgfs"} or mapping, default="sgld"
@@ -209,6 +217,7 @@ class DPSGLDClassifier(LinearChain, PrivateClassifier):
         prior: str = "cauchy",
         prior_scale: Any = "auto",
         classes: Any = None,
+        class_weight: Any = None,
         fit_intercept: bool = True,
         sampler: Any = "sgld",
         clip_norm: float | str = "auto",
@@ -230,6 +239,7 @@ class DPSGLDClassifier(LinearChain, PrivateClassifier):
         self.prior = prior
         self.prior_scale = prior_scale
         self.classes = classes
+        self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.sampler = sampler
         self.clip_norm = clip_norm
@@ -260,7 +270,6 @@ class DPSGLDClassifier(LinearChain, PrivateClassifier):
             moved(budget.adjacency),
             privacy.gdp_mu(budget.epsilon, budget.delta),
             d,
-            whitened and public.n_classes > 2,
         )
 
     def _plan(self, public: Public, budget: Budget) -> LinearChainPlan:
@@ -274,12 +283,14 @@ class DPSGLDClassifier(LinearChain, PrivateClassifier):
     def _touch(
         self, rows: Records, plan: LinearChainPlan, generator: np.random.Generator
     ) -> ChainPosterior:
-        with one_blas_thread():
-            coordinates = plan.coordinates(rows, generator)
+        with one_blas_thread():  # moments of all rows alike, whatever class weights there are
+            alike = rows if self.class_weight is None else replace(rows, weight=None)
+            coordinates = plan.coordinates(alike, generator)
         run = run_linear(plan, rows, coordinates, generator)
         n_classes = rows.public.n_classes
         answers = LabelAnswers() if n_classes == 2 else ClassAnswers(n_classes)
-        return replace(run.posterior(rows.bound, answers), link=run.link())
+        posterior = replace(run.posterior(rows.bound, answers), link=run.link())
+        return posterior if self.class_weight is None else replace(posterior, inference=WEIGHTED)
 
     def _start(self, public: Public) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients and intercepts of the model that the chain starts from."""

@@ -29,20 +29,6 @@ from skdpbayes.fitting.units import MOST_RECORDS
 from skdpbayes.privacy import Adjacency
 from skdpbayes.privacy.sensitivity import row_moment_moves
 
-__all__ = [
-    "WIDE_COLUMNS",
-    "Coordinates",
-    "Moments",
-    "check_public_covariance",
-    "exact_coordinates",
-    "moment_sensitivity",
-    "person_rounding",
-    "plain_coordinates",
-    "plain_dimension",
-    "public_coordinates",
-    "released_coordinates",
-]
-
 # Weight of the mean beside the second moments: its noise only shifts the intercept.
 MEAN_WEIGHT = 0.5
 # Directions are stretched as if their variance were at least this fraction of the largest

@@ -66,16 +66,6 @@ from skdpbayes.estimators.chain.potential import CoefficientPrior
 from skdpbayes.estimators.chain.run import Score
 from skdpbayes.estimators.linear.normal import NormalMixture
 
-__all__ = [
-    "MOST_COLUMNS",
-    "Answers",
-    "ClassAnswers",
-    "CountAnswers",
-    "ErrorAnswers",
-    "LabelAnswers",
-    "ScoreEquation",
-]
-
 # A design has this many points, and at least as many for every column; half are reflections.
 POINTS, POINTS_PER_COLUMN = 1024, 32
 # With more columns, times contrasts of classes, a design of so many points takes too long.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -49,8 +50,6 @@ from skdpbayes.privacy.budget import Budget
 if TYPE_CHECKING:
     from skdpbayes.privacy.events import PrivacyEvent
     from skdpbayes.privacy.guarantee import PrivacyGuarantee
-
-__all__ = ["ChainPosterior", "LinearChain", "LinearChainPlan", "run_linear"]
 
 # Moments of more columns than this are too large a matrix; their noise would be, too.
 MOST_COLUMNS = 4096
@@ -206,7 +205,8 @@ class LinearChain:
             distribution behind ``interval``. "chain" returns states of the chain: without privacy
             they are draws from the posterior, with it they spread by ``temperature_`` and not by
             what is unknown. "auto" is "noise_aware" for private fits that have intervals (public
-            and released numbers decide) and "chain" for all others.
+            and released numbers decide) and "chain" for all others, with a warning that says why
+            if the fit is private.
 
         Returns
         -------
@@ -221,6 +221,13 @@ class LinearChain:
         private = math.isfinite(self.privacy_.epsilon)
         if posterior == "noise_aware" or (posterior == "auto" and private and reason is None):
             return self._posterior.noise_aware_draws(n_samples, random_state)
+        if posterior == "auto" and private:
+            warnings.warn(
+                "these are states of the chain and no draws of what is unknown about the "
+                f"coefficients: {reason} posterior='chain' asks for the states.",
+                UserWarning,
+                stacklevel=2,
+            )
         return self._posterior.draws(n_samples, random_state)
 
     def _prior(self, public: Public) -> CoefficientPrior:

@@ -20,8 +20,6 @@ from skdpbayes.privacy.budget import NO_NOISE, Noise
 from skdpbayes.privacy.mechanisms.subsampling import Sampling
 from skdpbayes.privacy.sensitivity import moved
 
-__all__ = ["NOISE_BITS", "ChainPlan", "check_delta", "plan_chain"]
-
 # The grid of a noisy sum is the noise's standard deviation divided by 2^28.
 NOISE_BITS = 28
 

@@ -18,15 +18,6 @@ from skdpbayes.fitting.chunks import ChunkedRecords
 from skdpbayes.fitting.records import Block, Records
 from skdpbayes.fitting.units import Members
 
-__all__ = [
-    "LARGEST",
-    "ROUNDOFF",
-    "CoefficientPrior",
-    "LinearPotential",
-    "Potential",
-    "chain_blocks",
-]
-
 # Coefficients of a chain that diverges are cut here: no logit overflows.
 LARGEST = 1e100
 ROUNDOFF = float(np.finfo(np.float64).eps)

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from skdpbayes.privacy.events import PrivacyEvent
     from skdpbayes.privacy.guarantee import Adjacency
 
-__all__ = ["DPSGLDRegressor"]
-
 LOSSES = ("squared", "huber", "poisson")
 # Targets are counted in units of this share of their half range: about the size of errors where the
 # bounds are four deviations of them away, as tables in the user guide are.

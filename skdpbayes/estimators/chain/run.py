@@ -14,16 +14,6 @@ from skdpbayes._validation import check_integer
 from skdpbayes.estimators.chain.plan import NOISE_BITS, ChainPlan
 from skdpbayes.estimators.chain.potential import Potential
 
-__all__ = [
-    "SAMPLERS",
-    "ChainResult",
-    "Dynamics",
-    "Score",
-    "choose_draws",
-    "run_chain",
-    "step_sizes",
-]
-
 SAMPLERS = ("sgld", "sghmc", "sgnht", "sgfs")
 # Noise is drawn for about this many numbers and batches for about this many rows at a time.
 NOISE_BLOCK = 1 << 15

@@ -23,21 +23,6 @@ from skdpbayes import models, randomness, samplers
 from skdpbayes.estimators.hmm.evidence import Evidence, fractions
 from skdpbayes.estimators.hmm.grid import Grid
 
-__all__ = [
-    "Chain",
-    "Draws",
-    "Prior",
-    "Schedule",
-    "Watch",
-    "as_draws",
-    "combine_chains",
-    "draw_transitions",
-    "leave_lower_modes",
-    "run_chains",
-    "silent",
-    "start_chain",
-]
-
 # Hands out the numbers of so many sweeps, under a label: with a progress bar or without.
 Watch: TypeAlias = Callable[[int, str], Iterable[int]]
 

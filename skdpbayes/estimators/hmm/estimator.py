@@ -63,8 +63,6 @@ if TYPE_CHECKING:
     from skdpbayes.privacy.guarantee import Adjacency, Unit
     from skdpbayes.privacy.ledger.ledger import PrivacyLedger
 
-__all__ = ["PrivateHMM"]
-
 POSTERIORS = ("noise_aware", "naive")
 STATE_SAMPLERS = ("ffbs", "collapsed")
 MIN_PROBABILITY = 0.1

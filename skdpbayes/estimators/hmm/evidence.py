@@ -13,16 +13,6 @@ import numpy as np
 
 from skdpbayes import models, samplers
 
-__all__ = [
-    "CountEvidence",
-    "Evidence",
-    "HeldOutEvidence",
-    "NoisyCellEvidence",
-    "NoisyRowEvidence",
-    "fractions",
-]
-
-
 # Levels that vary more than an exponential variable by a factor of two are not believed.
 _SMALLEST_SHAPE = 0.5
 # Where the variance of the noise is more than ten times a mean count every sweep moves the

@@ -59,8 +59,6 @@ from skdpbayes.estimators.hmm.chain import (
 from skdpbayes.estimators.hmm.grid import Grid
 from skdpbayes.estimators.hmm.plan import GibbsPlan
 
-__all__ = ["run_on_events"]
-
 _PRIOR_PASSES = 30  # before the first sweep, from the prior: costs nothing
 _GRID = 2.0**-32  # released probabilities are multiples of this
 

@@ -13,19 +13,6 @@ from skdpbayes._validation import check_codes, check_integer
 from skdpbayes.fitting.records import Block
 from skdpbayes.fitting.units import sum_fractions
 
-__all__ = [
-    "Grid",
-    "Layout",
-    "Seen",
-    "check_categories",
-    "check_grid_is_used",
-    "check_within",
-    "count_block",
-    "look_at_events",
-    "place_on",
-    "step_of",
-]
-
 LARGEST_TABLE = 2**40  # counts; eight terabytes, and far from where products of sizes wrap
 
 

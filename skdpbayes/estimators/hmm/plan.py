@@ -23,17 +23,6 @@ from skdpbayes.privacy.mechanisms.exponential_mechanism import truncated_dirichl
 from skdpbayes.privacy.sensitivity import moved
 from skdpbayes.release.fractions import fraction_noise
 
-__all__ = [
-    "CALIBRATIONS",
-    "CONVERGED",
-    "MECHANISMS",
-    "CountsPlan",
-    "GibbsPlan",
-    "log_likelihood_range",
-    "plan_counts",
-    "plan_gibbs",
-]
-
 MECHANISMS = ("laplace", "gaussian", "ops")
 CALIBRATIONS = ("per_update", "converged")
 CONVERGED = "the chains have converged to their stationary distribution"

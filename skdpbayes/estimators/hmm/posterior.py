@@ -21,8 +21,6 @@ from skdpbayes.estimators.hmm.evidence import (
 from skdpbayes.estimators.hmm.grid import Grid, Layout
 from skdpbayes.estimators.hmm.plan import CountsPlan, GibbsPlan
 
-__all__ = ["StatesPosterior", "learn", "make_evidence"]
-
 # Predictions average over at most this many draws, spread over the chains.
 _PREDICTIVE_DRAWS = 100
 

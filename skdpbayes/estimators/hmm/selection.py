@@ -15,8 +15,6 @@ from skdpbayes.estimators.hmm.chain import Watch, as_draws, start_chain
 from skdpbayes.estimators.hmm.evidence import HeldOutEvidence
 from skdpbayes.estimators.hmm.posterior import StatesPosterior, make_evidence
 
-__all__ = ["select_n_states"]
-
 SELECTION = (1, 2)  # the stream of its draws, as SAMPLING of the posterior
 
 

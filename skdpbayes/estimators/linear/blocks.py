@@ -9,8 +9,6 @@ import numpy as np
 from skdpbayes import models
 from skdpbayes.fitting.records import Block, Records
 
-__all__ = ["cut_blocks", "summed_derivatives"]
-
 
 def cut_blocks(rows: Records, grid: models.Grid | None) -> tuple[Block, ...]:
     """Return the bounded rows, cut to what sums read of them: hundreds of passes read less."""

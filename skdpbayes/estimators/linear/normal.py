@@ -20,8 +20,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-__all__ = ["NormalMixture", "NormalPosterior", "noise_aware_posterior"]
-
 # An eigenvalue below this many deviations of the noise on it counts as no information. In the
 # simulations of the user guide 90 % intervals of the weakest feature cover 79 % at 1, 88 % at 1.5;
 # at 2 they cover 95 %, but those of features that are all alike become a third wider

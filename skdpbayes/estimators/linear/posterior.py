@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import softmax
 from sklearn.utils.extmath import safe_sparse_dot
 
 from skdpbayes.fitting.bounds import Bound
-
-__all__ = ["LinearPosterior", "mean_probabilities", "mean_scores", "split_coefficients"]
 
 
 def split_coefficients(
@@ -28,11 +26,20 @@ def split_coefficients(
 
 
 def mean_probabilities(logits: np.ndarray) -> np.ndarray:
-    """Average the probabilities of draws; logits (S, n, K) with K = 1 for two classes."""
-    if logits.shape[2] == 1:
-        positive = expit(logits[:, :, 0]).mean(axis=0)
-        return np.column_stack([1.0 - positive, positive])
-    return softmax(logits, axis=2).mean(axis=0)
+    """Average the probabilities of draws; logits (S, n, K) with K = 1 for two classes.
+
+    Both of two probabilities are accurate, however small, in single precision, too.
+    """
+    if logits.shape[2] > 1:
+        return softmax(logits, axis=2).mean(axis=0)
+    largest = 80.0 if logits.dtype == np.float32 else 700.0  # its exponential is a number
+    positive = np.clip(logits[:, :, 0], -largest, largest)
+    np.exp(positive, out=positive)
+    negative = 1.0 / (1.0 + positive)
+    positive *= negative
+    each = np.ones(positive.shape[0], dtype=positive.dtype)
+    table = np.column_stack([each @ negative, each @ positive]).astype(np.float64)
+    return np.asarray(table / table.sum(axis=1, keepdims=True))
 
 
 def mean_scores(logits: np.ndarray) -> np.ndarray:
@@ -66,11 +73,16 @@ class LinearPosterior:
         return {"coef_": self.coef.mean(axis=0), "intercept_": self.intercept.mean(axis=0)}
 
     def logits(self, X: Any) -> np.ndarray:
-        """Logits of every draw, shape (S, n, K) with K = 1 for two classes."""
+        """Logits of every draw, shape (S, n, K) with K = 1 for two classes.
+
+        Averages over draws of rows in single precision are computed in it.
+        """
         n_draws, n_outputs, n_features = self.coef.shape
-        flat = self.coef.reshape(n_draws * n_outputs, n_features)
+        dtype = X.dtype if n_draws > 1 else self.coef.dtype
+        flat = self.coef.reshape(n_draws * n_outputs, n_features).astype(dtype, copy=False)
         logits = safe_sparse_dot(self.bound(X), flat.T, dense_output=True)
-        logits = logits.reshape(X.shape[0], n_draws, n_outputs) + self.intercept
+        logits = logits.reshape(X.shape[0], n_draws, n_outputs)
+        logits += self.intercept.astype(dtype, copy=False)
         return np.moveaxis(logits, 1, 0)
 
     def probabilities(self, X: Any) -> np.ndarray:

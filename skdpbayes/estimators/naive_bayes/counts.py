@@ -27,8 +27,6 @@ from skdpbayes.release.floats import floats
 if TYPE_CHECKING:
     from skdpbayes.models.naive_bayes import NaiveBayesLayout
 
-__all__ = ["CountsPlan", "add_noise", "plan_noise"]
-
 # A discrete Gaussian this wide is a normal law to 1e-8 (Poisson summation: 2 exp(-2 pi^2 scale^2)),
 # so moves of equal length cost the same whichever statistics they are made of. Narrower noise on
 # whole counts has heavier steps than on the fine grid of the moments.

@@ -40,15 +40,13 @@ from skdpbayes.estimators.naive_bayes.posterior import Reading, Release, TablesP
 from skdpbayes.exceptions import PrivacyWarning
 from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.chunks import Labels, example_of, is_chunked, read_chunks
-from skdpbayes.fitting.estimator import NOT_PRIVATE, offers, refuse_arguments
+from skdpbayes.fitting.estimator import NOT_PRIVATE, offers
 from skdpbayes.fitting.frames import with_names
-from skdpbayes.fitting.merging import check_seeds, merged_seeds, parallel_claim, seeds_of
+from skdpbayes.fitting.merging import Mergeable, check_seeds, parallel_claim
 from skdpbayes.fitting.records import Public, Records, read_table
 from skdpbayes.fitting.units import WHOLE
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.privacy.guarantee import Adjacency
-
-__all__ = ["LaplaceNaiveBayes"]
 
 MECHANISMS = ("auto", "laplace", "gaussian", "ops")
 POSTERIORS = ("noise_aware", "naive")
@@ -85,7 +83,7 @@ def _can_be_updated(estimator: LaplaceNaiveBayes) -> bool:
     return True
 
 
-class LaplaceNaiveBayes(PrivateClassifier):
+class LaplaceNaiveBayes(Mergeable, PrivateClassifier):
     r"""Naive Bayes classifier learned from one noisy release of its sufficient statistics.
 
     Features are independent given the class, so the joint density
@@ -97,7 +95,8 @@ class LaplaceNaiveBayes(PrivateClassifier):
     (multinomial) or sums and sums of squares (Gaussian). Exact integer noise is added to all of
     them at once; everything else is computed from the noisy statistics. By default the noise is
     part of the model: the true counts are latent, drawn from their posterior given the noisy
-    ones, and ``predict_proba`` averages over them.
+    ones, and ``predict_proba`` averages over them. Columns that depend on each other given the
+    class make its probabilities too close to 0 and 1; the user guide has a remedy.
 
     **Privacy guarantee.** ``fit`` is (epsilon, delta)-differentially private for the exchange of
     one record, features and label, against another one (``adjacency="replace_one"``) or against a
@@ -234,7 +233,6 @@ class LaplaceNaiveBayes(PrivateClassifier):
         "ensure_all_finite": "allow-nan",  # NaN is refused where the layout does not expect it
     }
     _reads_chunks = True
-    _seeds: tuple[Any, ...]
     _takes_units = True
 
     def __init__(
@@ -277,33 +275,6 @@ class LaplaceNaiveBayes(PrivateClassifier):
         self.adjacency = adjacency
         self.random_state = random_state
         self.ledger = ledger
-
-    def fit(self, X: Any, y: Any, units: Any = None, **unknown: Any) -> Self:
-        """Release the noisy statistics of the records and learn from them.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            The features. Sparse input is served where all columns are Bernoulli (``binarize >= 0``)
-            or all are multinomial.
-        y : array-like of shape (n_samples,)
-            The labels.
-        units : array-like of shape (n_samples,), default=None
-            Whose record each row is: any hashable ids. All records of one person are then protected
-            together, the model weighs every person once, and the number of persons is public
-            while the number of records is not. None: every record is a unit of its own.
-        **unknown
-            Refused; for ``sample_weight`` the error says what to do instead.
-
-        Returns
-        -------
-        LaplaceNaiveBayes
-            The fitted estimator.
-        """
-        refuse_arguments(self, unknown)
-        self._fit(X, y, units=units)
-        self._seeds = seeds_of(self.random_state)
-        return self
 
     def _expected(self, public: Public, plan: Any) -> dict[str, float]:
         counts = isinstance(plan, CountsPlan) and public.unit == "record"
@@ -598,18 +569,7 @@ class LaplaceNaiveBayes(PrivateClassifier):
             release.layout,
         )
         plan = CountsPlan(release.layout, release.noises[0], claim.event, claim.conditions)
-        seeds = merged_seeds(parts)
-        self._keep(public, plan, claim, posterior)
-        self.__dict__.pop("_seeds", None)
-        if seeds is not None:
-            self._seeds = seeds
-        return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A fitted object is stored without what its noise was made from."""
-        state = super().__getstate__()
-        state.pop("_seeds", None)
-        return state
+        return self._keep_sum(parts, public, plan, claim, posterior)
 
     @available_if(_can_be_updated)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, units: Any = None) -> Self:

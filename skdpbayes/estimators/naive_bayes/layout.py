@@ -18,23 +18,6 @@ from skdpbayes.fitting.units import sum_fractions
 if TYPE_CHECKING:
     from skdpbayes.models.naive_bayes import NaiveBayesLayout
 
-__all__ = [
-    "DISTRIBUTIONS",
-    "Shape",
-    "bound_of",
-    "build_layout",
-    "categories_from",
-    "check_rows",
-    "column_kinds",
-    "count_block",
-    "fill_missing",
-    "highest_codes",
-    "indicators",
-    "refuse_missing",
-    "refuse_text",
-    "token_block",
-]
-
 LARGEST_CODE = 2**20  # larger tables would be a mistake in the data, and fill the memory
 LARGEST_COUNT = 2.0**53  # doubles hold every whole number below
 

@@ -25,8 +25,6 @@ from skdpbayes.release.floored import ROUNDING, draw_floored_dirichlet, floored_
 if TYPE_CHECKING:
     from skdpbayes.models.naive_bayes import NaiveBayesLayout
 
-__all__ = ["DrawPlan", "draw_probabilities", "plan_draw"]
-
 
 @dataclass(frozen=True)
 class DrawPlan:

@@ -25,8 +25,6 @@ from skdpbayes.privacy.budget import Noise
 if TYPE_CHECKING:
     from skdpbayes.models.naive_bayes import NaiveBayesLayout
 
-__all__ = ["Reading", "Release", "ScoreTables", "TablesPosterior"]
-
 # Rows are scored in blocks of about this many numbers, which stay in a processor's cache.
 BLOCK = 1 << 15
 # Logarithms of odds that noise may take from a class: correcting less made Adult less accurate.

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from skdpbayes.privacy.events import PrivacyEvent
     from skdpbayes.privacy.guarantee import Adjacency
 
-__all__ = ["DPSGLDNetworkClassifier"]
-
 # A record's gradient has many more coordinates in a network, and most of it is small.
 CLIP_NORM = 0.3
 # Posteriors of networks predict better when they are cold.

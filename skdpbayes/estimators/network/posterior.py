@@ -13,8 +13,6 @@ from skdpbayes.estimators.linear.posterior import mean_probabilities, mean_score
 from skdpbayes.estimators.network.potential import network_inputs
 from skdpbayes.fitting.bounds import Bound
 
-__all__ = ["NetworkPosterior"]
-
 
 @dataclass(frozen=True, eq=False)
 class NetworkPosterior:

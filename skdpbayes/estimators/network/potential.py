@@ -15,8 +15,6 @@ from skdpbayes.fitting.chunks import Prepared
 from skdpbayes.fitting.records import Records
 from skdpbayes.fitting.units import MOST_RECORDS, Members
 
-__all__ = ["HeldInputs", "NetworkPotential", "held_inputs", "network_inputs", "network_step"]
-
 # Rows are scaled to this length, so that a hidden unit sees inputs of about unit variance.
 INPUT_LENGTH = 20.0
 # Noise relative to which a step in the direction of the gradient still helps, and the longest step.

@@ -49,8 +49,6 @@ from skdpbayes.release import floats as release
 if TYPE_CHECKING:
     from skdpbayes.privacy.guarantee import Adjacency
 
-__all__ = ["ObjPertLogisticRegression"]
-
 LARGEST_MARGIN = 20.0  # beyond, hardly a record leaves the linear part of the loss
 
 
@@ -134,8 +132,9 @@ class ObjPertLogisticRegression(PrivateClassifier):
         :math:`\sqrt2` with many features: its density follows :math:`\|b^+\| + \|b^-\|`, since a
         record moves it by entries of one sign only.
     coef_norm_guess : float, default=10.0
-        Public guess of the coefficients' norm, positive; a larger one weakens ``C="auto"`` and
-        the prior of ``sample_posterior``. Beyond ten times it, plus noise, they are scaled back.
+        Public guess of the coefficients' norm, positive; a larger one weakens ``C="auto"``. It is
+        the deviation of the prior behind ``sample_posterior`` and ``interval``. Beyond ten times
+        it, plus noise, coefficients are scaled back.
     random_state : int, RandomState, Generator or None, default=None
         None draws secure random bits; an integer makes the fit reproducible.
     ledger : PrivacyLedger or None, default=None
@@ -301,7 +300,7 @@ class ObjPertLogisticRegression(PrivateClassifier):
         check_scale("intercept_scaling", self.intercept_scaling)
         longest = float(self.data_norm if public.detail is None else public.detail)
         return Problem(
-            n_samples=public.n,
+            n_records=public.n,
             n_features=public.n_features + bool(self.fit_intercept),
             n_classes=public.n_classes,
             data_norm=longest,

@@ -7,30 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from skdpbayes import models, privacy, randomness
+from skdpbayes.estimators.linear.problem import UNIT_ROUNDOFF, LinearProblem
 from skdpbayes.exceptions import CalibrationError
-from skdpbayes.fitting.units import MOST_RECORDS
 from skdpbayes.privacy.budget import NO_NOISE, Law, Noise
 from skdpbayes.privacy.events import NoPrivacy, PrivacyEvent
 from skdpbayes.privacy.guarantee import Unit
 from skdpbayes.privacy.sensitivity import moved
-
-__all__ = [
-    "CALIBRATIONS",
-    "MECHANISMS",
-    "ObjectivePlan",
-    "Problem",
-    "automatic_C",
-    "automatic_share",
-    "check_information",
-    "check_margin",
-    "check_persons",
-    "check_published",
-    "check_reachable",
-    "make_plan",
-    "parts_of_epsilon",
-    "prior_precision",
-    "worthwhile_share",
-]
 
 CALIBRATIONS = ("tight", "chaudhuri2011", "kifer2012", "redberg2023")
 MECHANISMS = ("objective", "output")
@@ -49,18 +31,17 @@ LEAST_SHARE = 0.05
 INFORMATION_SHARE = 0.1
 # Per entry and epsilon, the pure share that keeps the noise within reach of the release grid
 GRID_ROOM = 2.0**-25
-UNIT_ROUNDOFF = 2.0**-53
 # Room between the threshold of a person's Gaussian profile and epsilon; see `_room_for_curvature`
 SIDE_DEVIATIONS = 6.0
 RADIUS = 10.0  # times the guess of the coefficients' norm: as long as a release may be
 
 
 @dataclass(frozen=True)
-class Problem:
+class Problem(LinearProblem):
     """What may be known before looking at a record."""
 
-    n_samples: int
-    n_features: int  # with the constant one
+    n_records: int
+    n_features: int
     n_classes: int
     data_norm: float
     epsilon: float
@@ -69,19 +50,8 @@ class Problem:
     margin: float = 0.0  # of the logistic loss
     coef_norm: float = 10.0  # a guess
     nonnegative: bool = False  # all features are
-    constant: float = 0.0  # the constant feature, 0 for none
-    unit: Unit = "record"  # of n_samples, and of the guarantee
-
-    @property
-    def most_rows(self) -> int:
-        """Bound on the number of rows of one unit, whose cuts and roundings add up."""
-        return MOST_RECORDS if self.unit == "person" else 1
-
-    @property
-    def record_norm(self) -> float:
-        """Bound on a record's length; one whose computed norm is data_norm may be a bit longer."""
-        rounding = (self.n_features + 8.0) * 2.0 * UNIT_ROUNDOFF
-        return math.hypot(self.data_norm, self.constant) * (1.0 + rounding)
+    constant: float = 0.0
+    unit: Unit = "record"
 
     @property
     def loss(self) -> models.Loss:
@@ -89,13 +59,6 @@ class Problem:
         if self.n_classes == 2:
             return models.LogisticLoss(self.margin)
         return models.SoftmaxLoss(self.n_classes)
-
-    @property
-    def grid(self) -> models.Grid | None:
-        """Units of sums over records; none without privacy, on rows as they are."""
-        if math.isinf(self.epsilon):
-            return None
-        return models.Grid(self.n_samples, self.data_norm)
 
     @property
     def n_outputs(self) -> int:
@@ -147,13 +110,12 @@ class Problem:
         """Bound on what rounding adds to the distance of neighbors' Fisher information."""
         cuts = 0.0
         if self.grid is not None:
-            n_columns = self.n_features - (self.constant != 0.0)
-            # a cut row of weight a is off by the root of a: together at most sqrt(most_rows)
-            cuts = 2.0 * self.grid.hessian_error(self.loss, n_columns, self.constant)
-            cuts *= math.sqrt(self.most_rows)
+            # a cut row of weight a is off by the root of a: together at most sqrt(rows_per_unit)
+            cuts = 2.0 * self.grid.hessian_error(self.loss, self.n_columns, self.constant)
+            cuts *= math.sqrt(self.rows_per_unit)
         if self.unit == "person":  # roots of weights are rounded
             cuts += 16.0 * UNIT_ROUNDOFF * self.single_information
-        return 4.0 * UNIT_ROUNDOFF * self.n_samples * self.single_information + cuts
+        return 4.0 * UNIT_ROUNDOFF * self.n_records * self.single_information + cuts
 
     @property
     def information_cuts(self) -> float:
@@ -164,9 +126,8 @@ class Problem:
         """
         if self.grid is None:
             return 0.0
-        n_columns = self.n_features - (self.constant != 0.0)
         last = abs(self.constant) * 2.0**-self.grid.bits
-        cut = math.hypot(math.sqrt(n_columns) * self.grid.row_unit, last)
+        cut = math.hypot(math.sqrt(self.n_columns) * self.grid.row_unit, last)
         return 4.0 * self.loss.curvature[1] * self.record_norm * cut
 
 
@@ -175,9 +136,9 @@ def coefficient_bound(problem: Problem, penalty: float, tilt_norm: float) -> flo
 
     There the objective is at most what it is at 0, and the gradient is 0.
     """
-    start = problem.n_samples * problem.loss.at_zero
+    start = problem.n_records * problem.loss.at_zero
     by_value = (tilt_norm + math.sqrt(tilt_norm**2 + 2.0 * penalty * start)) / penalty
-    by_slope = (problem.n_samples * problem.gradient_norm + tilt_norm) / penalty
+    by_slope = (problem.n_records * problem.gradient_norm + tilt_norm) / penalty
     return min(by_value, by_slope)
 
 
@@ -212,16 +173,15 @@ def _gradient_rounding(
 
     That of the sum over records, whatever their order, and that of the penalty and the tilt.
     """
-    n, d, loss, grid = problem.n_samples, problem.n_features, problem.loss, problem.grid
+    n, d, loss, grid = problem.n_records, problem.n_features, problem.loss, problem.grid
     if grid is None:  # plain sums: a goal for the optimizer, no part of a guarantee
         longest = models.PLAIN_SUM + n / models.PLAIN_SUM + d + 16.0 * loss.n_outputs
         logit = (d + 2.0) * problem.record_norm * coef_norm + 2.0 * problem.margin
         slopes = longest * loss.slope + loss.curvature[1] * logit
         per_record = UNIT_ROUNDOFF * problem.record_norm * slopes
     else:
-        n_columns = d - (problem.constant != 0.0)
-        per_record = grid.gradient_error(loss, n_columns, problem.constant, coef_norm)
-    rows = n * problem.most_rows * per_record
+        per_record = grid.gradient_error(loss, problem.n_columns, problem.constant, coef_norm)
+    rows = n * problem.rows_per_unit * per_record
     return rows + 4.0 * UNIT_ROUNDOFF * (penalty * coef_norm + tilt_norm)
 
 
@@ -231,21 +191,25 @@ class ObjectivePlan:
 
     problem: Problem
     penalty: float
-    pure: bool  # densities exp(-|b|/s) and exp(-|x|/s) instead of Gaussian ones
-    tilt_scale: float  # of the random linear term b
-    blur_scale: float  # of the noise on the minimizer in output perturbation
-    release_scale: float  # of the grid noise that ends the release of the minimizer
-    information_scale: float  # of the grid noise on the Fisher information
     tolerance: float  # gradient norm of the computed minimizer
     radius: float  # longer minimizers are scaled back
-    tilt_norm: float  # no larger tilt is expected, ever: 12 standard deviations
     event: PrivacyEvent
-    n_parameters: int
+    pure: bool = False  # densities exp(-|b|/s) and exp(-|x|/s) instead of Gaussian ones
+    tilt_scale: float = 0.0  # of the random linear term b
+    blur_scale: float = 0.0  # of the noise on the minimizer in output perturbation
+    release_scale: float = 0.0  # of the grid noise that ends the release of the minimizer
+    information_scale: float = 0.0  # of the grid noise on the Fisher information
+    tilt_norm: float = 0.0  # no larger tilt is expected, ever: 12 standard deviations
     two_orthants: bool = False  # the density of a pure b is that of `two_orthant_noise`
     release: Noise = NO_NOISE
     information: Noise | None = None  # None: the information is not released
     words: str = ""
     conditions: tuple[str, ...] = ()
+
+    @property
+    def n_parameters(self) -> int:
+        """Entries of the coefficient matrix."""
+        return self.problem.n_parameters
 
     @property
     def noise(self) -> Noise:
@@ -331,7 +295,7 @@ def automatic_C(
             return math.inf
         noise = free_noise / left / problem.record_norm
         size = TILT_PENALTY * problem.record_norm**2 * math.sqrt(problem.n_parameters) * guess
-        return size * noise**NOISE_POWER * problem.n_samples ** (1.0 - NOISE_POWER)
+        return size * noise**NOISE_POWER * problem.n_records ** (1.0 - NOISE_POWER)
 
     low, high = 1e-9, 1e12
     if calibration in ("kifer2012", "redberg2023"):
@@ -400,19 +364,7 @@ def make_plan(
     penalty = 1.0 / C
     if math.isinf(problem.epsilon):
         exact = tolerance_of(problem, penalty, 0.0, free=True)
-        return ObjectivePlan(
-            problem,
-            penalty,
-            False,
-            0.0,
-            0.0,
-            0.0,
-            0.0,
-            *exact,
-            0.0,
-            NoPrivacy(),
-            problem.n_parameters,
-        )
+        return ObjectivePlan(problem, penalty, *exact, NoPrivacy())
     if problem.delta == 0.0:
         return _pure_plan(problem, penalty, mechanism, calibration, inference_budget)
     return _gaussian_plan(problem, penalty, mechanism, calibration, inference_budget)
@@ -426,20 +378,15 @@ def _gaussian_plan(
         tolerance, radius = tolerance_of(problem, penalty, 0.0)
         sensitivity = (problem.shift * problem.gradient_norm + 2.0 * tolerance) / penalty
         return ObjectivePlan(
-            problem=problem,
-            penalty=penalty,
-            pure=False,
-            tilt_scale=0.0,
-            blur_scale=0.0,
+            problem,
+            penalty,
+            tolerance,
+            radius,
+            privacy.GaussianDP(mu),
             release_scale=_gaussian_scale(
                 mu * math.sqrt(1.0 - inference_budget), sensitivity, problem.n_parameters
             ),
             information_scale=_information_scale(problem, mu * math.sqrt(inference_budget)),
-            tolerance=tolerance,
-            radius=radius,
-            tilt_norm=0.0,
-            event=privacy.GaussianDP(mu),
-            n_parameters=problem.n_parameters,
         )
     event = _objective_event(problem, penalty, calibration, inference_budget)
     tilt_scale = event.noise_multiplier * problem.gradient_norm
@@ -463,18 +410,15 @@ def _gaussian_plan(
             problem, event.side_mu * math.sqrt(inference_budget / total)
         )
     return ObjectivePlan(
-        problem=problem,
-        penalty=penalty,
-        pure=False,
+        problem,
+        penalty,
+        tolerance,
+        radius,
+        event,
         tilt_scale=tilt_scale,
-        blur_scale=0.0,
         release_scale=release_scale,
         information_scale=information_scale,
-        tolerance=tolerance,
-        radius=radius,
         tilt_norm=tilt_norm,
-        event=event,
-        n_parameters=problem.n_parameters,
     )
 
 
@@ -606,18 +550,17 @@ def _pure_plan(
     if blur_scale > 0.0:  # minimizer and noise are added in double precision
         error += UNIT_ROUNDOFF * (coefficient_bound(problem, penalty, 0.0) + blur_scale * largest)
     return ObjectivePlan(
-        problem=problem,
-        penalty=penalty,
+        problem,
+        penalty,
+        tolerance,
+        radius,
+        privacy.PureDP(epsilon),
         pure=True,
         tilt_scale=tilt_scale,
         blur_scale=blur_scale,
         release_scale=_laplace_scale(shares[0], 2.0 * error, size),
         information_scale=_information_scale(problem, shares[1], pure=True),
-        tolerance=tolerance,
-        radius=radius,
         tilt_norm=tilt_norm,
-        event=privacy.PureDP(epsilon),
-        n_parameters=size,
         two_orthants=_has_two_orthants(problem, mechanism, calibration),
     )
 
@@ -703,7 +646,7 @@ def worthwhile_share(problem: Problem, inference_budget: float) -> float:
     size, least = problem.n_parameters, LEAST_SHARE * inference_budget
     entries = size * (size + 1) / 2
     trace = 0.25 if problem.n_classes == 2 else 1.0 - 1.0 / problem.n_classes
-    mean_eigenvalue = problem.n_samples * trace * problem.record_norm**2 / size
+    mean_eigenvalue = problem.n_records * trace * problem.record_norm**2 / size
     if problem.delta == 0.0:
         budget = parts_of_epsilon(problem.epsilon, inference_budget)[1]
         deviation = math.sqrt(2.0 * entries) * problem.information_norm
@@ -717,10 +660,15 @@ def worthwhile_share(problem: Problem, inference_budget: float) -> float:
 
 
 def prior_precision(problem: Problem, plan: ObjectivePlan) -> float:
-    """Return the penalty, unless it is there for the noise: intervals must not believe it then."""
+    """Return the penalty, unless it is there for the noise: intervals must not believe it then.
+
+    Any single coefficient may be as large as the guess of their norm. Directions that noise hides
+    have this prior for an interval, and columns that vary little, which noise hides first, have the
+    largest coefficients: a prior that shared the norm among all would not cover them.
+    """
     if math.isinf(problem.epsilon):
         return plan.penalty
-    return min(plan.penalty, plan.n_parameters / problem.coef_norm**2)
+    return min(plan.penalty, 1.0 / problem.coef_norm**2)
 
 
 # The released information matrix is squared memory too, and its noise drowns it long before

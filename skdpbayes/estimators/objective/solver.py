@@ -13,8 +13,6 @@ from skdpbayes.estimators.objective.plan import ObjectivePlan, Problem
 from skdpbayes.fitting.chunks import Prepared
 from skdpbayes.fitting.records import Block
 
-__all__ = ["information", "minimize", "noise_vector"]
-
 # Newton's Hessian of this many parameters takes 18 MB and factors in a fraction of a second
 LARGEST_HESSIAN = 1500
 # From this many rows on, about a sixteenth of them, or less if that would be more rows than the
@@ -36,7 +34,7 @@ def minimize(data: Any, problem: Problem, plan: ObjectivePlan, tilt: np.ndarray)
     few = _preview(data, problem)
     if few is not None:  # a small part of the rows tells roughly where to begin
         size = _size(few)
-        share = problem.n_samples / size
+        share = problem.n_records / size
         loose = PREVIEW_TOLERANCE * problem.gradient_norm * size
         start = _solve(few, problem, plan.penalty / share, tilt / share, start, loose)
         if problem.n_parameters <= LARGEST_HESSIAN:
@@ -52,7 +50,7 @@ def minimize(data: Any, problem: Problem, plan: ObjectivePlan, tilt: np.ndarray)
 
 def _preview(data: Any, problem: Problem) -> Block | None:
     """Choose rows by what they contain, so that their order does not matter; None for none."""
-    n = problem.n_samples
+    n = problem.n_records
     if n < PREVIEW_FROM:
         return None
     part = max(PREVIEW_PART, n // PREVIEW_MOST)

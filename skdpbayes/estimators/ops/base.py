@@ -27,8 +27,6 @@ from skdpbayes.fitting.records import Public, Records
 from skdpbayes.fitting.threads import one_blas_thread
 from skdpbayes.privacy.budget import Budget
 
-__all__ = ["OnePosteriorSample"]
-
 SAMPLERS = ("auto", "langevin", "rejection", "hmc")
 CALIBRATIONS = ("tight", "wang2015", "minami2016")
 # Settings that a sampler does not have; giving one of them is an error that says so.

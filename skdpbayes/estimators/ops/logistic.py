@@ -14,8 +14,6 @@ from skdpbayes.fitting.estimator import offers
 from skdpbayes.fitting.records import Public
 from skdpbayes.privacy import Adjacency
 
-__all__ = ["OPSLogisticRegression"]
-
 
 class OPSLogisticRegression(OnePosteriorSample):
     r"""Logistic regression by one posterior sample: a draw from the posterior is the release.
@@ -231,31 +229,38 @@ class OPSLogisticRegression(OnePosteriorSample):
 
     @available_if(offers("interval"))
     def interval(self, level: float = 0.9, *, X: Any = None) -> dict[str, np.ndarray]:
-        """Confidence intervals of the true coefficients, from the released draws alone.
+        """Confidence intervals of the true coefficients, from the released draws.
 
-        A draw scatters around the estimate as the estimate scatters around the truth, with 1 / beta
-        times its variance: the interval of one draw is wider by sqrt(1 + 1 / beta). That scatter is
-        read off the released draws (two and more of an exact sampler), or computed from public rows
-        ``X``, which then also undoes the shrinkage of the prior and of a Langevin chain that was
-        stopped early. Valid for large samples if the model is right; without ``X`` also only where
-        the prior is weak. It is post-processing and costs no privacy. With ``epsilon=np.inf`` the
-        intervals are those of the normal approximation around the mode.
+        A draw from the tempered posterior makes the score known up to noise of known covariance;
+        that equation is solved for the true coefficients, with expectations over public rows ``X``.
+        So the prior, the temperature and a Langevin chain that was stopped early are allowed for.
+        The coefficients are those of the model on bounded rows: where ``data_norm`` cuts many rows,
+        they differ from the coefficients of the rows as they are. Without ``X`` the scatter of
+        several draws is used, where the prior is weak and the scatter small. It is post-processing
+        and costs no privacy. With ``epsilon=np.inf`` the intervals are those of the normal
+        approximation around the mode.
 
         Parameters
         ----------
         level : float, default=0.9
             Coverage of each interval, in (0, 1).
         X : {array-like, sparse matrix} of shape (n_rows, n_features), default=None
-            Rows of the same distribution as the training rows, from which the Fisher information of
-            one record is averaged; labels are not needed. They must be public (a reference sample,
-            or simulated): the intervals depend on them without noise. None: use the draws, which
-            needs ``n_draws >= 2`` and a sampler other than ``"langevin"``.
+            Rows of the same distribution as the training rows, over which expectations are taken;
+            labels are not needed. They must be public (a reference sample, or simulated): the
+            intervals depend on them without noise. None: use the draws, which needs
+            ``n_draws >= 2`` and a sampler other than ``"langevin"``.
 
         Returns
         -------
         dict of ndarrays
             ``{"coef": (1, n_features, 2), "intercept": (1, 2)}``, lower and upper ends. Two classes
             only, except for ``epsilon=np.inf``.
+
+        Raises
+        ------
+        ValueError
+            Where the draws are too noisy, or without ``X`` the prior too strong, for intervals that
+            would cover.
         """
         level = check_real("level", level, low=0.0, high=1.0, closed="neither")
         check_is_fitted(self)

@@ -20,6 +20,7 @@ import numpy as np
 from skdpbayes import models, privacy, randomness, samplers
 from skdpbayes.estimators.linear.blocks import cut_blocks
 from skdpbayes.estimators.linear.posterior import split_coefficients
+from skdpbayes.estimators.linear.problem import UNIT_ROUNDOFF, LinearProblem
 from skdpbayes.estimators.ops import sampling
 from skdpbayes.estimators.ops.posterior import LaplacePosterior, SamplePosterior
 from skdpbayes.estimators.ops.sampling import LARGEST_HESSIAN, Progress
@@ -27,20 +28,10 @@ from skdpbayes.estimators.ops.target import Batch, ChunkBatch, Target
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting.chunks import ChunkedRecords
 from skdpbayes.fitting.records import Block, Records
-from skdpbayes.fitting.units import MOST_RECORDS
 from skdpbayes.privacy import Adjacency, PrivacyEvent
 from skdpbayes.privacy.budget import NO_NOISE, Noise
 from skdpbayes.privacy.guarantee import Unit
 from skdpbayes.privacy.sensitivity import moved
-
-__all__ = [
-    "DensityPlan",
-    "LangevinPlan",
-    "ModePlan",
-    "Problem",
-    "plan_density",
-    "plan_langevin",
-]
 
 CONVERGED = "the chain has converged to the posterior it samples"
 INDEPENDENT = "draws from one chain are far enough apart to be independent"
@@ -69,7 +60,6 @@ PURE_RADIUS = 6.0
 # No iterate is longer than this many times one over the record norm: a projection is free, and it
 # makes the rounding of logits a public number.
 SAFETY_RADIUS = 2.0**14
-UNIT_ROUNDOFF = 2.0**-53
 # Points that rounding leaves a little outside of a ball, and what kernels allow for the norm.
 BEYOND = 1.0 + 1e-6
 # A proposal costs microseconds, and the bound is loose by many orders of magnitude.
@@ -79,15 +69,13 @@ SNAP_BITS = 20
 
 
 @dataclass(frozen=True)
-class Problem:
+class Problem(LinearProblem):
     """The public numbers of a fit."""
 
     loss: models.Loss
     n_records: int
     n_features: int
-    """With the constant feature."""
     constant: float
-    """The constant feature; 0 for no intercept."""
     data_norm: float
     epsilon: float
     delta: float
@@ -101,25 +89,11 @@ class Problem:
     width: float = 1.0
     """A loss without curvature is smoothed over this width where gradients are followed."""
     unit: Unit = "record"
-    """Of what ``n_records`` counts."""
 
     @property
     def most_rows(self) -> int:
         """Bound on the number of rows, whose cuts and roundings add up."""
-        return self.n_records * (MOST_RECORDS if self.unit == "person" else 1)
-
-    @property
-    def record_norm(self) -> float:
-        """Bound on a record's length; one whose computed norm is data_norm may be a bit longer."""
-        rounding = (self.n_features + 8.0) * 2.0 * UNIT_ROUNDOFF
-        return math.hypot(self.data_norm, self.constant) * (1.0 + rounding)
-
-    @property
-    def grid(self) -> models.Grid | None:
-        """Units of sums over records; none without privacy, on rows as they are."""
-        if math.isinf(self.epsilon):
-            return None
-        return models.Grid(self.n_records, self.data_norm)
+        return self.n_records * self.rows_per_unit
 
     @property
     def smooth(self) -> models.Loss:
@@ -161,8 +135,7 @@ class Problem:
         That of exact sums, and four roundings of the result: scaled to all records, added.
         """
         assert self.grid is not None
-        n_columns = self.n_features - (self.constant != 0.0)
-        sums = self.grid.gradient_error(loss, n_columns, self.constant, BEYOND * radius)
+        sums = self.grid.gradient_error(loss, self.n_columns, self.constant, BEYOND * radius)
         scaled = 4.0 * UNIT_ROUNDOFF * self.record_norm * loss.slope
         return self.most_rows * sums + self.n_records * scaled
 
@@ -174,8 +147,7 @@ class Problem:
         if math.isinf(radius):
             return 0.0
         assert self.grid is not None
-        n_columns = self.n_features - (self.constant != 0.0)
-        how = (self.loss, n_columns, self.constant, BEYOND * radius)
+        how = (self.loss, self.n_columns, self.constant, BEYOND * radius)
         largest = self.grid.value_bound(self.loss, self.constant, BEYOND * radius)
         prior = (self.dimension + 8.0) * radius**2 / (2.0 * C)
         adding = 4.0 * self.n_records * largest + prior

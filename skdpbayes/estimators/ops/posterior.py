@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import ndtri
-from scipy.stats import norm, t
+from scipy.stats import t
 
 from skdpbayes import models, randomness
 from skdpbayes._validation import check_integer
@@ -18,7 +20,15 @@ from skdpbayes.fitting.records import Block
 if TYPE_CHECKING:
     from skdpbayes.estimators.ops.plan import DensityPlan, LangevinPlan, ModePlan
 
-__all__ = ["LaplacePosterior", "SamplePosterior", "student_bounds", "wald_bounds"]
+# Draws alone tell of the truth where the prior holds at most this share of the posterior precision
+# and their logits scatter by at most this, for the longest row.
+WEAK_PRIOR, LARGEST_SCATTER = 0.1, 2.0
+# A normal approximation needs logits that are known to about this, root mean square over the rows.
+LARGEST_DEVIATION = 1.0
+# Newton steps on the score equation, none of which changes a logit by more than about this.
+MOST_ITERATIONS, LONGEST_STEP = 100, 1.0
+# A direction with less than this share of the largest information counts as not seen.
+BLIND = 1e-9
 
 
 def _without_interval(loss: models.Loss) -> dict[str, str]:
@@ -73,29 +83,45 @@ class SamplePosterior(LinearPosterior):
         draws = self.coef[:, 0]
         if constant:
             draws = np.column_stack([draws, self.intercept / constant])
+        beta = plan.inverse_temperature
         if X is None:
             if step_size is not None or draws.shape[0] < 2:
                 raise ValueError(
                     "interval needs public rows X to know how a Langevin draw, or a single draw, "
                     "scatters. Pass X=, or refit with sampler='hmc' and n_draws >= 2."
                 )
-            lower, upper = student_bounds(draws, plan.inverse_temperature, level)
+            variances = draws.var(axis=0, ddof=1)
+            of_prior = beta * float(variances.mean()) / plan.C
+            deviation = plan.problem.record_norm * math.sqrt(float(variances.sum()))
+            if of_prior > WEAK_PRIOR or deviation > LARGEST_SCATTER:
+                raise ValueError(
+                    "interval from draws alone needs a prior and a scatter that are small. These "
+                    f"draws show that the prior (C={plan.C:.3g}) holds {of_prior:.0%} of the "
+                    f"precision (at most {WEAK_PRIOR:.0%}) and that a logit may vary by "
+                    f"{deviation:.2g} (at most {LARGEST_SCATTER:g}). Pass public rows X=."
+                )
+            lower, upper = student_bounds(draws, beta, level)
         else:
             X = self.bound(X)
-            # the information does not depend on labels
+            # the expected gradient does not depend on labels, up to a constant
             block = Block(X, np.zeros(X.shape[0], dtype=np.int64))
-            # states of one chain depend on each other, and the law of the first one is known
-            chain = step_size is not None
-            draw = draws[0] if chain else draws.mean(axis=0)
-            how = (draw[None], plan.problem.loss, (2,), constant, None)
-            hessian = models.read_derivatives(models.derivatives(block, *how), *how)[2]
-            lower, upper = wald_bounds(
-                draw,
-                hessian * (plan.problem.n_records / X.shape[0]),
+            scale = plan.problem.n_records / X.shape[0]
+
+            def derivatives(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+                how = (theta[None], plan.problem.loss, (1, 2), constant, None)
+                _, gradient, hessian = models.read_derivatives(
+                    models.derivatives(block, *how), *how
+                )
+                return scale * gradient.ravel(), scale * hessian
+
+            lower, upper = score_bounds(
+                # states of one chain depend on each other, and the law of the first one is known
+                draws if step_size is None else draws[:1],
+                derivatives,
+                n_records=plan.problem.n_records,
                 C=plan.C,
-                inverse_temperature=plan.inverse_temperature,
+                inverse_temperature=beta,
                 level=level,
-                n_draws=1 if chain else draws.shape[0],
                 step_size=step_size,
                 n_steps=n_steps,
             )
@@ -149,66 +175,108 @@ def _as_intervals(
     return {name: np.stack([end[name] for end in ends], axis=-1) for name in ends[0]}
 
 
-def wald_bounds(
-    draw: np.ndarray,
-    information: np.ndarray,
+def score_bounds(
+    draws: np.ndarray,
+    derivatives: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
     *,
+    n_records: int,
     C: float,
     inverse_temperature: float,
     level: float,
-    n_draws: int = 1,
     step_size: float | None = None,
     n_steps: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""Lower and upper bounds for every coefficient.
+    r"""Lower and upper bounds for every coefficient, by the score that a draw stands for.
 
-    Let *H* be the Fisher information of all records, with eigenvalues :math:`h`, and
-    :math:`\lambda = 1/C`. Around the true coefficients the penalized estimate has mean
-    :math:`h/(h+\lambda)` and variance :math:`h/(h+\lambda)^2` along an eigenvector, and a draw adds
-    :math:`1/(\beta(h+\lambda))`: with a flat prior the total is :math:`(1 + 1/\beta) / h` (Wang et
-    al. 2015, Proposition 9; Minami et al. 2016, Theorem 16). The *t*-th Langevin iterate from 0 has
-    instead, with :math:`a = 1 - \gamma(h+\lambda)`, the mean :math:`(1-a^t)` times that and the
-    added variance :math:`2\gamma\beta^{-1}(1-a^{2t})/(1-a^2)`. Dividing by the mean's factor undoes
-    the shrinkage; a direction without information gets an infinite interval.
+    For a draw from :math:`e^{-\beta F}` on the whole space, integration by parts gives
+    :math:`\mathrm E\,\nabla F = 0` and
+    :math:`\mathrm{cov}\,\nabla F = \mathrm E\,\nabla^2 F / \beta`, exactly, however hot the
+    posterior is and whatever the prior. With
+    :math:`F = \sum_i \ell_i + \|\theta\|^2 / 2C` and the labels averaged over, the equation
+
+    .. math::
+
+        \sum_i \big(\sigma(z_i^\top d) - \sigma(z_i^\top\theta_0)\big) z_i + d / C = \text{noise}
+
+    holds at the true coefficients, with noise of mean 0 and covariance
+    :math:`H(\theta_0) + (H(d) + I/C)/\beta`, the first part the labels'. It is solved for
+    :math:`\theta_0`; with a flat prior and little noise the variance is the :math:`(1 + 1/\beta)
+    H^{-1}` of Wang et al. (2015, Proposition 9) and Minami et al. (2016, Theorem 16).
+
+    The *t*-th Langevin iterate from 0 has, along an eigenvector of the information with
+    :math:`a = 1 - \gamma(h + 1/C)`, the mean :math:`(1 - a^t)\,h/(h + 1/C)` times the truth: it has
+    the prior :math:`(h + 1/C)/(1 - a^t) - h` in place of :math:`1/C`, and the variance
+    :math:`2\gamma\beta^{-1}(1-a^{2t})/(1-a^2)`. The information of the former is the mean over the
+    way from 0 to the draw, that of the latter the one at the draw.
 
     Parameters
     ----------
-    draw : ndarray of shape (p,)
-        The released coefficients, or the mean of several independent draws.
-    information : ndarray of shape (p, p)
-        H.
+    draws : ndarray of shape (k, p)
+        Independent draws, or the state of a chain.
+    derivatives : callable
+        Gradient (up to a constant) and Hessian of the expected sum of all records' losses.
+    n_records : int
+        How many there are.
     C, inverse_temperature : float
         Of the sampled density.
     level : float
         Coverage.
-    n_draws : int
-        How many draws ``draw`` is the mean of; 1 for a chain's state.
     step_size, n_steps : float and int, or None
-        The chain's schedule; None for an exact draw.
+        The chain's schedule; None for exact draws.
 
     Returns
     -------
     lower, upper : ndarray of shape (p,)
+        Infinite where the rows show no information.
+
+    Raises
+    ------
+    ValueError
+        If the draws are too noisy for a normal approximation.
     """
-    h, vectors = np.linalg.eigh(information)
-    h = np.maximum(h, 0.0)
-    total = h + 1.0 / C
-    shrinkage, variance = h / total, h / total**2
+    k, p = draws.shape
+    center, at_draws = draws.mean(axis=0), [derivatives(draw) for draw in draws]
+    score = np.mean([gradient for gradient, _ in at_draws], axis=0)
+    of_draw = np.mean([hessian for _, hessian in at_draws], axis=0)
+    at_zero = derivatives(np.zeros(p))[1]
     if step_size is None or n_steps is None:
-        added = 1.0 / (n_draws * inverse_temperature * total)
+        target, noise = center / C, (of_draw + np.eye(p) / C) / (k * inverse_temperature)
     else:
-        a = 1.0 - step_size * total
-        reached = 1.0 - a**n_steps
-        shrinkage, variance = reached * shrinkage, reached**2 * variance
-        added = 2.0 * step_size / inverse_temperature * (1.0 - a ** (2 * n_steps)) / (1.0 - a * a)
-    informed = shrinkage > 1e-9
-    factor = np.where(informed, 1.0 / np.where(informed, shrinkage, 1.0), 0.0)
-    center = vectors @ (factor * (vectors.T @ draw))
-    spread = factor**2 * (variance + added)
-    width = norm.ppf(0.5 + 0.5 * level) * np.sqrt((vectors**2) @ spread)
-    blind = (vectors[:, ~informed] ** 2).sum(axis=1) > 1e-12
-    width[blind] = np.inf
-    return center - width, center + width
+        h, axes = np.linalg.eigh((at_zero + derivatives(0.5 * center)[1] + of_draw) / 3.0)
+        h = np.maximum(h, 0.0)
+        reached = 1.0 - (1.0 - step_size * (h + 1.0 / C)) ** n_steps
+        prior = (axes * ((h + 1.0 / C) / reached - h)) @ axes.T
+        h, axes = np.linalg.eigh(of_draw)
+        a = 1.0 - step_size * (np.maximum(h, 0.0) + 1.0 / C)
+        spread = 2.0 * step_size / inverse_temperature * (1.0 - a ** (2 * n_steps)) / (1.0 - a * a)
+        of_score = (of_draw + prior) @ axes
+        target, noise = prior @ center, (of_score * spread) @ of_score.T
+    seen, turn = np.linalg.eigh(at_zero)
+    informed = turn[:, seen > BLIND * max(seen[-1], 0.0)] if seen[-1] > 0.0 else turn[:, :0]
+    rows = 4.0 * (informed.T @ at_zero @ informed) / n_records  # mean square of a row
+    theta = center
+    for _ in range(MOST_ITERATIONS):
+        gradient, hessian = derivatives(theta)
+        hessian = informed.T @ hessian @ informed
+        # a logit beyond all others has no curvature left; the step is bounded all the same
+        damped = hessian + 1e-9 * n_records * rows
+        step = np.linalg.solve(damped, informed.T @ (score - gradient + target))
+        length = math.sqrt(max(step @ rows @ step, 0.0))
+        theta = theta + informed @ step * min(1.0, LONGEST_STEP / max(length, 1e-300))
+        if length < 1e-6:
+            break
+    root = np.linalg.inv(damped)
+    variance = root @ (hessian + informed.T @ noise @ informed) @ root
+    deviation = math.sqrt(float(np.sum(variance * rows)))
+    if not deviation <= LARGEST_DEVIATION:
+        raise ValueError(
+            "interval is not available: these draws are too noisy. They leave a logit unknown by "
+            f"{deviation:.2g}, and a normal approximation needs {LARGEST_DEVIATION:g}. More "
+            "records or a larger epsilon would help."
+        )
+    half = ndtri(0.5 + 0.5 * level) * np.sqrt(np.diag(informed @ variance @ informed.T))
+    half[np.square(informed).sum(axis=1) < 1.0 - 1e-9] = np.inf
+    return theta - half, theta + half
 
 
 def student_bounds(

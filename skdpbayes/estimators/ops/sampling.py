@@ -17,8 +17,6 @@ from skdpbayes import randomness, samplers
 from skdpbayes.estimators.ops.target import Batch, ChunkBatch, Target, batch_size, lower_root
 from skdpbayes.fitting.records import Block
 
-__all__ = ["draw_hmc", "draw_langevin", "draw_rejection", "find_mode", "normal_root"]
-
 Progress = Callable[..., Iterable[Any]]
 
 # Rejection evaluates this many proposals at a time.

@@ -10,8 +10,6 @@ from skdpbayes.estimators.ops.base import OnePosteriorSample
 from skdpbayes.fitting.records import Public
 from skdpbayes.privacy import Adjacency
 
-__all__ = ["OPSLinearSVC"]
-
 
 class OPSLinearSVC(OnePosteriorSample):
     r"""Linear support vector classifier by one posterior sample.

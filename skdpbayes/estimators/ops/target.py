@@ -14,8 +14,6 @@ from skdpbayes.estimators.linear.blocks import summed_derivatives
 from skdpbayes.fitting.chunks import Prepared
 from skdpbayes.fitting.records import Block
 
-__all__ = ["Batch", "ChunkBatch", "Target", "batch_size", "lower_root"]
-
 # Newton's method on these losses converges in about ten steps; the cap is for hopeless scalings.
 MAX_NEWTON = 100
 MAX_BISECTIONS = 60

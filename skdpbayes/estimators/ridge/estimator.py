@@ -34,16 +34,13 @@ from skdpbayes.estimators.ridge.posterior import (
     learned_from,
 )
 from skdpbayes.fitting.bounds import Bound
-from skdpbayes.fitting.estimator import refuse_arguments
-from skdpbayes.fitting.merging import check_seeds, merged_seeds, parallel_claim, seeds_of
+from skdpbayes.fitting.merging import Mergeable, check_seeds, parallel_claim
 from skdpbayes.fitting.records import Public, Records
 from skdpbayes.privacy.budget import Budget
 from skdpbayes.release import floats as release
 
 if TYPE_CHECKING:
     from skdpbayes.privacy.guarantee import Adjacency
-
-__all__ = ["PrivateBayesianRidge"]
 
 POSTERIORS = ("noise_aware", "naive")
 
@@ -52,7 +49,7 @@ def _adds_noise(estimator: PrivateBayesianRidge) -> bool:
     return estimator.epsilon != np.inf
 
 
-class PrivateBayesianRidge(PrivateRegressor):
+class PrivateBayesianRidge(Mergeable, PrivateRegressor):
     r"""Bayesian linear regression learned from one noisy release of second moments.
 
     .. math::
@@ -164,7 +161,6 @@ class PrivateBayesianRidge(PrivateRegressor):
     """
 
     _reads_chunks = True
-    _seeds: tuple[Any, ...]
     _takes_units = True
 
     def __init__(
@@ -191,32 +187,6 @@ class PrivateBayesianRidge(PrivateRegressor):
         self.prior_scale = prior_scale
         self.random_state = random_state
         self.ledger = ledger
-
-    def fit(self, X: Any, y: Any, units: Any = None, **unknown: Any) -> Self:
-        """Release the noisy moments of the records and learn from them.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training rows.
-        y : array-like of shape (n_samples,)
-            Targets; those outside ``target_bounds`` are clipped to them.
-        units : array-like of shape (n_samples,), default=None
-            Whose record each row is: any hashable ids. All records of one person are then protected
-            together, the model weighs every person once, and the number of persons is public
-            while the number of records is not. None: every record is a unit of its own.
-        **unknown
-            Refused; for ``sample_weight`` the error says what to do instead.
-
-        Returns
-        -------
-        self
-            The fitted estimator.
-        """
-        refuse_arguments(self, unknown)
-        self._fit(X, y, units=units)
-        self._seeds = seeds_of(self.random_state)
-        return self
 
     def _bound(self) -> Bound:
         norm = check_scale("data_norm", self.data_norm)
@@ -302,11 +272,8 @@ class PrivateBayesianRidge(PrivateRegressor):
         claim = parallel_claim(parts)
         shape = (n, self.n_features_in_, old.moments.intercept, own.data_norm)
         plan = RidgePlan(*shape, noises[0], claim.event, claim.conditions)
-        merged._keep(Public(n, self.n_features_in_, names=names), plan, claim, posterior)
-        seeds = merged_seeds(parts)
-        if seeds is not None:
-            merged._seeds = seeds
-        return merged
+        public = Public(n, self.n_features_in_, names=names)
+        return merged._keep_sum(parts, public, plan, claim, posterior)
 
     @available_if(_adds_noise)
     def partial_fit(self, X: Any, y: Any, units: Any = None) -> Self:
@@ -343,12 +310,6 @@ class PrivateBayesianRidge(PrivateRegressor):
             found = self.merge(part.fit(X, y, units=units))
         self.__dict__.update({k: value for k, value in vars(found).items() if k not in params})
         return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A fitted object is stored without what its noise was made from."""
-        state = super().__getstate__()
-        state.pop("_seeds", None)
-        return state
 
 
 def _check_mergeable(parts: Sequence[PrivateBayesianRidge]) -> None:

@@ -21,8 +21,6 @@ from skdpbayes.privacy.calibration import gaussian_noise_multiplier
 from skdpbayes.privacy.events import GaussianDP, NoPrivacy, PrivacyEvent, PureDP
 from skdpbayes.privacy.sensitivity import moment_moves
 
-__all__ = ["RidgePlan", "exact_moments", "pack", "plan_release", "unpack", "weights"]
-
 # Weights of the blocks of moments. That of products with the target is the best for slopes of
 # length 1 when records are replaced; that of the target's sum is then free (see `moment_moves`).
 OF_X, OF_XY, OF_YY = 0.5, 1.0, 0.5

@@ -31,14 +31,6 @@ from skdpbayes.fitting.bounds import Bound
 from skdpbayes.fitting.records import Records
 from skdpbayes.privacy.budget import Noise
 
-__all__ = [
-    "CenteredMoments",
-    "NoisyRegression",
-    "OrdinaryRegression",
-    "RidgePosterior",
-    "learned_from",
-]
-
 N_DRAWS = 1000
 WARM_UP, THINNING = 1000, 5
 NUMBERS_AT_ONCE = 1 << 20  # random numbers that a stretch of the chain takes

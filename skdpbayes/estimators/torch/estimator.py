@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from skdpbayes.privacy.events import PrivacyEvent
     from skdpbayes.privacy.guarantee import Adjacency
 
-__all__ = ["DPSGLDTorchClassifier"]
-
 # As for the multilayer perceptron: most of a record's gradient is small, and posteriors of networks
 # predict better when they are cold.
 CLIP_NORM = 0.3
@@ -69,15 +67,16 @@ class DPSGLDTorchClassifier(PrivateClassifier):
     has converged. Batches are Poisson samples (or uniform of fixed size) with exactly the inclusion
     probability that is accounted for, an empty batch is a noise-only step, and the sum is divided
     by the expected size. Every record is a batch of its own to the module (``torch.func.vmap``), so
-    that its gradient does not depend on other records; layers that mix records or remember them are
-    refused. Arithmetic: torch computes gradients in single precision; each one is clipped and
-    rounded to multiples of a power of two that make sums exact, whatever the order of the records;
-    the sum is mapped to the grid of :math:`2^{-28}` noise standard deviations and exact discrete
-    Gaussian noise of this library's own generator is added there. What rounding adds to the
-    sensitivity is in the noise. A record whose gradient is not finite contributes nothing; a module
-    that raises an error for some records would tell of them, so it must accept every row. With an
-    int ``random_state`` the guarantee needs the seed to stay secret. Every refit is a new release,
-    and cross-validation pays once per fold.
+    that its gradient does not depend on other records (its last bits, which depend on its place in
+    a block, do not depend on how many records other persons have); layers that mix records or
+    remember them are refused. Arithmetic: torch computes gradients in single precision; each one is
+    clipped and rounded to multiples of a power of two that make sums exact, whatever the order of
+    the records; the sum is mapped to the grid of :math:`2^{-28}` noise standard deviations and
+    exact discrete Gaussian noise of this library's own generator is added there. What rounding adds
+    to the sensitivity is in the noise. A record whose gradient is not finite contributes nothing; a
+    module that raises an error for some records would tell of them, so it must accept every row.
+    With an int ``random_state`` the guarantee needs the seed to stay secret. Every refit is a new
+    release, and cross-validation pays once per fold.
 
     Parameters
     ----------

@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ModuleFunction", "make_function", "one_torch_thread"]
-
 # Gradients of this many bytes are held at a time, of at most this many records: larger blocks are
 # not faster.
 BLOCK_BYTES, BLOCK_ROWS = 1 << 26, 256

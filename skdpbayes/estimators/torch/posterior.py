@@ -11,8 +11,6 @@ from skdpbayes.estimators.chain.run import choose_draws
 from skdpbayes.estimators.linear.posterior import mean_probabilities, mean_scores
 from skdpbayes.estimators.torch.function import ModuleFunction
 
-__all__ = ["ModulePosterior"]
-
 
 @dataclass(frozen=True, eq=False)
 class ModulePosterior:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -14,7 +15,8 @@ from skdpbayes.estimators.chain.potential import ROUNDOFF
 from skdpbayes.estimators.torch.function import ModuleFunction
 from skdpbayes.fitting.units import MOST_RECORDS, Members
 
-__all__ = ["ModulePotential"]
+# Not many, since all are looked at as often as one of them has records.
+PERSONS_AT_ONCE = 64
 
 
 @dataclass
@@ -47,19 +49,14 @@ class ModulePotential:
         self, position: np.ndarray, rows: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Sum of clipped gradients, and gradient of |theta|^2 / (2 prior_scale^2)."""
-        if rows is not None and self.members is not None:
-            rows = self.members.rows(rows)
-        batch = np.arange(self.X.shape[0]) if rows is None else rows
-        size = self.function.block_rows
-        blocks = [batch[start : start + size] for start in range(0, batch.shape[0], size)]
+        blocks = list(self._blocks(rows))
 
         def add_up(number: int) -> np.ndarray:
             total = np.zeros(self.shape)
-            for block in blocks[number :: self.n_threads]:
+            for block, shares in blocks[number :: self.n_threads]:
                 pieces = self.functions[number].gradients(
                     position, self.X[block], self.codes[block]
                 )
-                shares = None if self.weight is None else self.weight[block]
                 models.add_clipped_records(pieces, self.clip_norm, self.unit, total, shares)
             return total
 
@@ -72,13 +69,26 @@ class ModulePotential:
             total += part.result()
         return total, position / self.prior_scale**2
 
+    def _blocks(self, batch: np.ndarray | None) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        """Yield row numbers and weights of what torch is given at a time."""
+        size = self.function.block_rows
+        if self.members is not None:
+            assert self.weight is not None
+            yield from self.members.blocks(batch, min(size, PERSONS_AT_ONCE), self.weight)
+            return
+        batch = np.arange(self.X.shape[0]) if batch is None else batch
+        for start in range(0, batch.shape[0], size):
+            rows = batch[start : start + size]
+            yield rows, None if self.weight is None else self.weight[rows]
+
     def rounding(self, n_rows: int) -> float:
         """Bound on what rounding adds to the distance of two sums of at most ``n_rows`` records.
 
         A record's gradient, as torch computes it, is a function of the record, its place in the
-        batch and the position. Sums are exact; every entry of a record's contribution is rounded by
-        at most half a unit, and the sum once more when the chain divides it by its grid. A person
-        has that many records at most, weighted to one.
+        batch (its person's place, and how many of hers come before it) and the position. Sums are
+        exact; every entry of a record's contribution is rounded by at most half a unit, and the sum
+        once more when the chain divides it by its grid. A person has that many records at most,
+        weighted to one.
         """
         unit = self.unit * (1 if self.members is None else MOST_RECORDS)
         return unit * math.sqrt(self.shape[0]) + 4.0 * ROUNDOFF * n_rows * self.clip_norm

@@ -20,22 +20,6 @@ from skdpbayes.privacy.composition.total import HAIR
 from skdpbayes.privacy.events import PrivacyEvent
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
-__all__ = [
-    "LOG_OUTSIDE",
-    "Aim",
-    "Losses",
-    "Parts",
-    "Scout",
-    "aim_at_delta",
-    "aim_at_epsilon",
-    "directed",
-    "infinite_mass",
-    "profile_pair",
-    "send_scouts",
-    "total_log_moment",
-    "window",
-]
-
 Parts: TypeAlias = tuple[tuple[PrivacyEvent, int], ...]
 Losses: TypeAlias = tuple[tuple[LossMasses, int], ...]
 

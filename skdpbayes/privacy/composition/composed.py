@@ -26,9 +26,6 @@ from skdpbayes.privacy.events import (
 )
 from skdpbayes.privacy.mechanisms.bounded_range import zcdp_delta
 
-__all__ = ["Composed", "Repeated", "compose", "repeat"]
-
-
 # Above this epsilon privacy is a formality, and losses may not fit any grid: zCDP helps out.
 _CRUDE_FROM = 100.0
 

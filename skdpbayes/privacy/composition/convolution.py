@@ -72,8 +72,6 @@ from skdpbayes.privacy.composition.total import HAIR, PROFILE_ROUNDING, TotalLos
 from skdpbayes.privacy.events import PrivacyEvent
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
-__all__ = ["composed_delta", "composed_epsilon"]
-
 # Relative excess of epsilon that the grid may cause, for few and for many distinct releases (each
 # needs a transform of its own).
 _TOLERANCE, _TOLERANCE_MANY, _MANY = 1e-5, 1e-4, 16

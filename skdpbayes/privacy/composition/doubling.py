@@ -33,8 +33,6 @@ from skdpbayes.privacy.composition.chernoff import Parts, directed, profile_pair
 from skdpbayes.privacy.composition.total import PROFILE_ROUNDING, TotalLoss
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
-__all__ = ["doubled_total"]
-
 # Relative spacing of the grid, for few distinct releases and for many
 _STEP, _STEP_MANY, _MANY = 0.03, 0.08, 8
 # The finest scale of the grid, absolute and relative to the size of the total

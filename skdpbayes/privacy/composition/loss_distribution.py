@@ -23,8 +23,6 @@ import numpy as np
 
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
-__all__ = ["LossMasses", "connect_dots", "convex_envelope"]
-
 
 @dataclass(frozen=True)
 class LossMasses:

@@ -19,8 +19,6 @@ import numpy as np
 
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
-__all__ = ["HAIR", "PROFILE_ROUNDING", "TotalLoss"]
-
 # Profiles are taken this much to the right of the grid points, and losses counted this much
 # larger, so that an atom at a grid point does not depend on the last bit.
 HAIR = 1e-13

@@ -92,8 +92,6 @@ from skdpbayes.privacy.mechanisms.gdp import (
     log_gaussian_profile,
 )
 
-__all__ = ["FILTERS", "Filter", "Price", "dominating_pair", "is_pure"]
-
 FILTERS = ("gaussian", "sum")
 
 # The share of delta that is kept for what no Gaussian release dominates.

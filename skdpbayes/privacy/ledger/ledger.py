@@ -37,8 +37,6 @@ from skdpbayes.privacy.ledger.store import (
     now,
 )
 
-__all__ = ["LedgerEntry", "LedgerPlan", "PrivacyLedger", "RecordAccount"]
-
 # What the composed total, unlike the budget, takes for granted.
 _FIXED = "the reservations were not chosen in view of earlier releases"
 _DISTINCT_SEEDS = "no two of the seeded fits used the same seed"

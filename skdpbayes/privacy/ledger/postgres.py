@@ -39,8 +39,6 @@ from skdpbayes.privacy.ledger.store import (
     opened,
 )
 
-__all__ = ["PostgresStore", "move_to_database", "place_of"]
-
 SCHEMES = ("postgresql", "postgres")
 SECRET_OPTIONS = ("password", "sslpassword")
 CONNECT_SECONDS = 10

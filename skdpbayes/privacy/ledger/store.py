@@ -38,8 +38,6 @@ from typing import Any, NamedTuple, Protocol
 from skdpbayes.exceptions import LedgerError
 from skdpbayes.privacy.ledger.filter import Price
 
-__all__ = ["Account", "Entry", "LedgerStore", "State", "Store"]
-
 APPLICATION_ID = 0x736B6470  # "skdp": lets `file` and us tell a ledger from other SQLite files
 SCHEMA_VERSION = 2
 MOVED_VERSION = 1002  # of a file whose account goes on in a database

@@ -40,8 +40,6 @@ from skdpbayes.privacy.mechanisms._shifted_profile import gaussian_delta
 from skdpbayes.privacy.mechanisms._travel import least_epsilon, travel_deltas
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
-__all__ = ["LogisticRecord"]
-
 # Of the normal variable z behind a bonus; a cheap bound is enough from some node on
 _NODES = np.array([0.0, 0.75, 1.5, 2.25, 3.0, 4.0, 5.5, 8.0, 12.0, 20.0, 38.0])
 _RESOLVED = 5.0

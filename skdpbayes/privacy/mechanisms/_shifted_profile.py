@@ -9,14 +9,6 @@ from scipy.special import ndtr
 
 from skdpbayes.privacy.mechanisms.gdp import FloatArray, log_gaussian_profile
 
-__all__ = [
-    "difference_error",
-    "gaussian_delta",
-    "gaussian_delta_bound",
-    "gaussian_delta_once",
-    "gaussian_difference",
-]
-
 _ROUNDOFF = 2.0**-53
 _SQRT_HALF = math.sqrt(0.5)
 _LARGEST_EXPONENT = 700.0

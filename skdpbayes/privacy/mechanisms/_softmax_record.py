@@ -38,8 +38,6 @@ from scipy.special import ndtr
 from skdpbayes.privacy.mechanisms._shifted_profile import gaussian_delta_once
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
-__all__ = ["spread_delta"]
-
 _NODES = 24  # of the gain of one class
 _LONGEST = 96  # nodes of the gains of all classes, unless one each is more
 _CELLS = 120  # of w, the standard normal in A_1

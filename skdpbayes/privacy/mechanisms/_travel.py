@@ -40,8 +40,6 @@ from scipy.special import expit, ndtr
 
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
-__all__ = ["least_epsilon", "travel_deltas"]
-
 Indices = NDArray[Any]
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 _ROUNDOFF = 2.0**-53

@@ -42,14 +42,6 @@ from skdpbayes.privacy._numeric import (
     smallest_satisfying,
 )
 
-__all__ = [
-    "bounded_range_delta",
-    "bounded_range_epsilon",
-    "bounded_range_eta",
-    "bounded_range_rho",
-    "zcdp_delta",
-]
-
 # One evaluation of the composed profile costs O(n_draws); beyond this the zCDP bound takes over
 # (about 8% less range at delta = 1e-5, no cost per draw).
 _MAX_EXACT_DRAWS = 20_000

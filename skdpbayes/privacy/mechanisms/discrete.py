@@ -26,8 +26,6 @@ from skdpbayes.privacy.events import PrivacyEvent, store
 from skdpbayes.privacy.mechanisms.bounded_range import zcdp_delta
 from skdpbayes.privacy.mechanisms.gdp import FloatArray, log_gaussian_profile
 
-__all__ = ["DiscreteGaussian", "DiscreteLaplace"]
-
 # Beyond this scale the discrete Gaussian is priced as the continuous one plus the midpoint rule's
 # error; below it, summed.
 _SUM_UP_TO = 1000.0

@@ -41,18 +41,6 @@ from skdpbayes.privacy._numeric import (
 from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
 from skdpbayes.privacy.mechanisms.bounded_range import bounded_range_eta
 
-__all__ = [
-    "exponential_mechanism_epsilon",
-    "exponential_mechanism_inverse_temperature",
-    "hinge_range",
-    "logistic_range",
-    "logit_bound",
-    "minami2016_mu",
-    "softmax_range",
-    "truncated_dirichlet_range",
-    "wang2015_inverse_temperature",
-]
-
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 # First grid of the softmax search and the slack at which it stops, relative to the range.
@@ -62,47 +50,13 @@ _RELATIVE_SLACK = 1e-12
 _ROUNDING = 2e-15
 
 
-def logit_bound(
-    data_norm: float,
-    coef_norm: float,
-    *,
-    intercept_scaling: float = 0.0,
-    intercept_norm: float | None = None,
-) -> float:
-    r"""Largest norm of the logits when rows and coefficients are bounded.
-
-    Parameters
-    ----------
-    data_norm : float
-        Bound *R* on the norm of a row, without the constant feature.
-    coef_norm : float
-        Radius *r* of the ball of the coefficients (Frobenius norm for several classes).
-    intercept_scaling : float, default=0.0
-        The public constant feature *a*; 0 for a model without intercept.
-    intercept_norm : float or None, default=None
-        None: one ball holds coefficients and intercept, giving :math:`r\sqrt{R^2+a^2}`. A number:
-        the intercept has a ball of its own, giving :math:`R\,r + a\,r_b`.
-
-    Returns
-    -------
-    float
-        The `norm` that :func:`logistic_range`, :func:`softmax_range` and :func:`hinge_range` take.
-    """
-    data_norm = check_nonnegative("data_norm", data_norm)
-    coef_norm = check_nonnegative("coef_norm", coef_norm)
-    constant = check_nonnegative("intercept_scaling", intercept_scaling)
-    if intercept_norm is None:
-        return coef_norm * math.hypot(data_norm, constant)
-    return data_norm * coef_norm + constant * check_nonnegative("intercept_norm", intercept_norm)
-
-
 def logistic_range(norm: float) -> float:
     r"""Range of :math:`\log(1+e^{-u})` over :math:`|u|\le c`, which is the bound *c* itself.
 
     Parameters
     ----------
     norm : float
-        Bound *c* on the logit, see :func:`logit_bound`.
+        Bound *c* on the logit: lengths of a row and of the coefficients, multiplied.
 
     Returns
     -------
@@ -110,33 +64,6 @@ def logistic_range(norm: float) -> float:
         Zero-out range; replace-one is twice that, attained by flipping the label.
     """
     return check_nonnegative("norm", norm)
-
-
-def hinge_range(norm: float, smoothing: float = 0.0) -> float:
-    r"""Range of the hinge loss :math:`\max(0,1-u)` over :math:`|u|\le c`: :math:`\min(2c,1+c)`.
-
-    Parameters
-    ----------
-    norm : float
-        Bound *c* on the margin, see :func:`logit_bound`.
-    smoothing : float, default=0.0
-        Half-width *h* of the interval around the kink on which the loss is replaced by the
-        parabola :math:`(1+h-u)^2/(4h)`.
-
-    Returns
-    -------
-    float
-        Zero-out range; replace-one is twice that, attained by flipping the label.
-    """
-    norm = check_nonnegative("norm", norm)
-    smoothing = check_nonnegative("smoothing", smoothing)
-
-    def loss(margin: float) -> float:
-        if abs(1.0 - margin) < smoothing:
-            return (1.0 + smoothing - margin) ** 2 / (4.0 * smoothing)
-        return max(0.0, 1.0 - margin)
-
-    return loss(-norm) - loss(norm)
 
 
 def softmax_range(norm: float, n_classes: int) -> float:
@@ -153,7 +80,7 @@ def softmax_range(norm: float, n_classes: int) -> float:
     Parameters
     ----------
     norm : float
-        Bound *c* on the norm of the logit vector, see :func:`logit_bound`.
+        Bound *c* on the norm of the logit vector.
     n_classes : int
         Number of classes *K*, at least 2.
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -32,15 +33,6 @@ from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
 from skdpbayes.privacy._numeric import check_nonnegative
-
-__all__ = [
-    "gdp_delta",
-    "gdp_epsilon",
-    "gdp_log_delta",
-    "gdp_mu",
-    "log_gaussian_profile",
-    "log_tail_drop",
-]
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -209,6 +201,11 @@ def gdp_mu(epsilon: float, delta: float) -> float:
         return 0.0
     if delta == 1.0 or math.isinf(epsilon):
         return math.inf
+    return _largest_mu(float(epsilon), float(delta))
+
+
+@lru_cache(maxsize=1024)
+def _largest_mu(epsilon: float, delta: float) -> float:
     # far out log(delta) changes by 10^3 times as much as epsilon, and rounding with it
     target = math.log(delta)
     target -= _CALIBRATION_ROUNDING * max(1.0, -target / 64.0)

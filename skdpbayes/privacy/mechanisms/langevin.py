@@ -31,7 +31,6 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.privacy._numeric import (
@@ -39,14 +38,6 @@ from skdpbayes.privacy._numeric import (
     check_nonnegative,
     check_positive,
 )
-
-__all__ = [
-    "langevin_mu",
-    "langevin_mu_samples",
-    "largest_langevin_step",
-    "ops_inverse_temperature",
-    "ops_mu",
-]
 
 
 def largest_langevin_step(strong_convexity: float, smoothness: float) -> float:
@@ -181,58 +172,6 @@ def _diameter_square(eta: float, m: float, gap: float, n_steps: float, diameter:
 
     last = n_steps - 1
     return min(square(min(max(n, 1.0), last)) for n in (math.floor(best), math.ceil(best)))
-
-
-def langevin_mu_samples(
-    sample_steps: Sequence[int],
-    step_size: float,
-    strong_convexity: float,
-    gradient_sensitivity: float,
-    diameter: float | None = None,
-    *,
-    smoothness: float | None = None,
-    n_chains: int = 1,
-) -> float:
-    r"""Gaussian DP of several iterates of one chain, and of several independent chains.
-
-    After a release both chains stand at the same point, so the argument starts again: iterates at
-    steps :math:`t_1<t_2<\dots` cost :math:`\mu_{t_1}^2+\mu_{t_2-t_1}^2+\dots`, squared. Independent
-    chains add their squares too.
-
-    Parameters
-    ----------
-    sample_steps : sequence of int
-        Steps after which the iterate is released, increasing.
-    step_size, strong_convexity, gradient_sensitivity, diameter, smoothness : float
-        As for :func:`langevin_mu`.
-    n_chains : int, default=1
-        Number of independent chains that each release these iterates.
-
-    Returns
-    -------
-    float
-        All released iterates together are mu-GDP.
-    """
-    n_chains = check_count("n_chains", n_chains)
-    if len(sample_steps) == 0:
-        raise ValueError("sample_steps must not be empty")
-    total, previous = 0.0, 0
-    squares: dict[int, float] = {}
-    for step in sample_steps:
-        gap = check_count("sample_steps (increasing)", step, minimum=previous + 1) - previous
-        if gap not in squares:
-            mu = langevin_mu(
-                step_size,
-                strong_convexity,
-                gradient_sensitivity,
-                gap,
-                diameter,
-                smoothness=smoothness,
-            )
-            squares[gap] = mu * mu
-        total += squares[gap]
-        previous = step
-    return math.sqrt(n_chains * total)
 
 
 def ops_mu(

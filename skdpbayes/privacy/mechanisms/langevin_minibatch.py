@@ -17,8 +17,6 @@ from skdpbayes.privacy._numeric import (
 )
 from skdpbayes.privacy.mechanisms.langevin import check_contraction
 
-__all__ = ["langevin_mu_cyclic"]
-
 
 def langevin_mu_cyclic(
     step_size: float,

@@ -11,8 +11,6 @@ from skdpbayes.privacy._numeric import check_positive
 from skdpbayes.privacy.events import PrivacyEvent, store
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
-__all__ = ["LaplaceNoise"]
-
 
 @dataclass(frozen=True)
 class LaplaceNoise(PrivacyEvent):

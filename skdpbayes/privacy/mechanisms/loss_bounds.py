@@ -18,13 +18,6 @@ from skdpbayes.privacy.mechanisms.exponential_mechanism import (
     two_group_logits,
 )
 
-__all__ = [
-    "gradient_sensitivity",
-    "logistic_gradient_gap",
-    "loss_curvature",
-    "softmax_gradient_norm",
-]
-
 # Allowance for rounding, added on the private side.
 _ROUNDING = 1e-14
 # Beyond this norm of the logits a softmax gradient is within 2e-8 of its limit.
@@ -185,33 +178,4 @@ def gradient_sensitivity(
         return (2.0 if replace else 1.0) * longest * data_norm
     if loss == "hinge":
         return (2.0 if replace else 1.0) * data_norm
-    raise ValueError(f"loss must be 'logistic', 'softmax' or 'hinge', got {loss!r}")
-
-
-def loss_curvature(loss: str, data_norm: float, *, smoothing: float = 0.0) -> float:
-    r"""Largest eigenvalue of the Hessian of one record's loss.
-
-    Parameters
-    ----------
-    loss : {"logistic", "softmax", "hinge"}
-        :math:`R^2/4`, :math:`R^2/2` (attained at probabilities 1/2, 1/2, 0, ...) and, for the
-        hinge loss with smoothing *h*, :math:`R^2/(2h)`.
-    data_norm : float
-        Bound *R* on the norm of a row, constant feature included.
-    smoothing : float, default=0.0
-        Half-width *h* of the smoothed kink of the hinge loss; 0 has no finite curvature.
-
-    Returns
-    -------
-    float
-        Curvature of one loss; the sum of n losses at inverse temperature beta has n beta times it.
-    """
-    square = check_nonnegative("data_norm", data_norm) ** 2
-    if loss == "logistic":
-        return square / 4.0
-    if loss == "softmax":
-        return square / 2.0
-    if loss == "hinge":
-        smoothing = check_nonnegative("smoothing", smoothing)
-        return square / (2.0 * smoothing) if smoothing > 0.0 else math.inf
     raise ValueError(f"loss must be 'logistic', 'softmax' or 'hinge', got {loss!r}")

@@ -36,16 +36,6 @@ _LARGEST_EPSILON = 100.0
 _PRECISION = 2e-3  # of delta, that the calibration may leave
 _STEPS = 60
 
-__all__ = [
-    "calibrate_objective",
-    "chaudhuri2011_scale",
-    "kifer2012_noise_multiplier",
-    "pure_objective_epsilon",
-    "pure_objective_scale",
-    "redberg2023_delta",
-    "redberg2023_noise_multiplier",
-]
-
 
 @lru_cache(maxsize=256)
 def calibrate_objective(

@@ -60,8 +60,6 @@ from skdpbayes.privacy.guarantee import check_adjacency
 from skdpbayes.privacy.mechanisms._shifted_profile import gaussian_delta
 from skdpbayes.privacy.mechanisms.gdp import FloatArray, gdp_mu
 
-__all__ = ["PersonsObjectivePerturbation", "calibrate_objective_of_persons"]
-
 _LARGEST_EPSILON = 100.0  # beyond, exp(epsilon) would only make rounding a concern
 _ROUNDING = 1e-9
 # The chord from 0 ends this many deviations of the side releases above the threshold.

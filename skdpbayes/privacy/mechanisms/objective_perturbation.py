@@ -93,8 +93,6 @@ from skdpbayes.privacy.mechanisms._shifted_profile import (
 from skdpbayes.privacy.mechanisms._softmax_record import spread_delta
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 
-__all__ = ["ObjectivePerturbation", "largest_curvature", "loss_bound"]
-
 _TANGENTS = 9  # the best of 9 is above the exact maximum by 0.0002 at curvature 1, 0.016 at 8
 _GENTLE = 2  # the tangent of the other bound for softmax: its offset is 1 % of delta, or less
 _PANELS = 256  # of the upper sum; its excess is part of the price
@@ -295,6 +293,16 @@ class _Softmax(NamedTuple):
         return best
 
 
+@lru_cache(maxsize=256)
+def _delta(epsilon: float, event: ObjectivePerturbation) -> float:
+    """Bound delta; a fit whose like was fitted before need not prove its claim once more."""
+    if event.adjacency == "replace_one":
+        return _replaced_delta(epsilon, event)
+    records = {event._record(), event._record(evenly=True)}
+    deleted = min(record.deleted(epsilon) for record in records)
+    return max(deleted, min(record.added(epsilon) for record in records))
+
+
 def _replaced_delta(epsilon: float, event: ObjectivePerturbation) -> float:
     """Bound delta of replacing a record: the best split of epsilon over addition and deletion.
 
@@ -399,14 +407,7 @@ class ObjectivePerturbation(PrivacyEvent):
     def delta_at(self, epsilon: float) -> float:
         """Return a proved bound on delta, about 1 % above the worst case of the logistic loss."""
         epsilon = check_nonnegative("epsilon", epsilon)
-        if math.isinf(epsilon):
-            return 0.0
-        epsilon = min(epsilon, _LARGEST_EPSILON)
-        if self.adjacency == "replace_one":
-            return _replaced_delta(epsilon, self)
-        records = {self._record(), self._record(evenly=True)}
-        deleted = min(record.deleted(epsilon) for record in records)
-        return max(deleted, min(record.added(epsilon) for record in records))
+        return 0.0 if math.isinf(epsilon) else _delta(min(epsilon, _LARGEST_EPSILON), self)
 
     def _record(self, *, alone: bool = False, evenly: bool = False) -> LogisticRecord | _Softmax:
         """Return the profiles of one record, of two if one is replaced.

@@ -12,14 +12,6 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
-__all__ = [
-    "check_shape",
-    "negative_binomial_gamma",
-    "negative_binomial_mean",
-    "papernot_steinke_rdp",
-    "selection_coverage",
-]
-
 
 def negative_binomial_mean(shape: float, gamma: float) -> float:
     r"""Return the mean number of runs.

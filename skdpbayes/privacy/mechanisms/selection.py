@@ -64,12 +64,6 @@ from skdpbayes.privacy.events import PrivacyEvent, pure_profile, store
 from skdpbayes.privacy.mechanisms.gdp import FloatArray
 from skdpbayes.privacy.mechanisms.repetition import check_shape, negative_binomial_gamma
 
-__all__ = [
-    "AnyOf",
-    "BestOfRandomRuns",
-    "any_of",
-]
-
 # The Poisson bound: cells of the exponential distribution (P(E > 60) < 1e-26), values of
 # epsilon-hat to choose from, and the points of a run's profile.
 _CELLS = np.concatenate([np.linspace(0.0, 8.0, 257), np.linspace(8.0, 60.0, 65)[1:]])

@@ -61,8 +61,6 @@ from skdpbayes.privacy.events import GaussianDP, PrivacyEvent, store
 from skdpbayes.privacy.guarantee import Adjacency, check_adjacency
 from skdpbayes.privacy.mechanisms.gdp import FloatArray, log_tail_drop
 
-__all__ = ["Sampling", "SubsampledGaussian", "chain_event", "mixture_profile"]
-
 Sampling: TypeAlias = Literal["poisson", "fixed"]
 
 # Chains: relative excess of the summed costs, bounds on the number of levels and on a cost's log
