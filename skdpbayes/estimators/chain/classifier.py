@@ -270,7 +270,6 @@ class DPSGLDClassifier(LinearChain, PrivateClassifier):
             moved(budget.adjacency),
             privacy.gdp_mu(budget.epsilon, budget.delta),
             d,
-            whitened and public.n_classes > 2,
         )
 
     def _plan(self, public: Public, budget: Budget) -> LinearChainPlan:

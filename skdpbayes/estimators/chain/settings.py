@@ -35,11 +35,9 @@ SNR_WEIGHT = 0.25
 LEAST_CLIP, MOST_CLIP = 0.7, 1.3
 CLEAR_SIGNAL = 30.0
 # Rows of many columns, such as features of images, can do with less: 0.3 gains 0.2 points on a
-# split of the training file of MNIST, and on tables loses in log loss. With three classes or
-# more, 0.15 gains 0.05 more in released coordinates; with two it loses on short messages. Below the
-# last number a step is the longer in proportion: it moves no farther than one that is stable there.
-# Passes are long, so batches are a quarter of the records, or this many if that is more.
-WIDE_CLIP, SHORT_CLIP, STABLE_CLIP = 0.3, 0.15, 0.3
+# split of the training file of MNIST, and on tables loses in log loss. Their passes are long, so
+# batches are a quarter of the records, or this many if that is more.
+WIDE_CLIP = 0.3
 WIDE_SHARE, WIDE_BATCH = 4, 8192
 # All records are one batch while a pass is cheap: that has the least noise per record.
 LARGEST_BATCH = 1 << 17
@@ -249,22 +247,16 @@ def default_batch(n_samples: int, n_columns: int) -> int:
     return min(n_samples, LARGEST_BATCH)
 
 
-def default_clip(
-    curvature: float, distance: float, mu: float, n_columns: int = 1, short: bool = False
-) -> float:
+def default_clip(curvature: float, distance: float, mu: float, n_columns: int = 1) -> float:
     """Clipping norm: noise is in proportion to it, and a smaller one bends the loss.
 
     A record whose prediction is far off pulls with at most this force, however wrong it is, as in
     a hinge loss. Where noise is large against the ``curvature`` per direction, that is worth it.
-    ``mu`` is the Gaussian DP of the fit and ``distance`` that of neighbors, 1 or 2. ``short``
-    asks for the shorter one of rows of many columns.
+    ``mu`` is the Gaussian DP of the fit and ``distance`` that of neighbors, 1 or 2.
     """
-    clear = math.sqrt(curvature * mu / distance / CLEAR_SIGNAL)
-    if n_columns < WIDE_COLUMNS:
-        return min(MOST_CLIP, max(LEAST_CLIP, clear))
-    if not short:
-        return min(MOST_CLIP, max(WIDE_CLIP, clear))
-    return min(MOST_CLIP, SHORT_CLIP * max(1.0, clear / LEAST_CLIP))
+    signal = curvature * mu / distance
+    least = WIDE_CLIP if n_columns >= WIDE_COLUMNS else LEAST_CLIP
+    return min(MOST_CLIP, max(least, math.sqrt(signal / CLEAR_SIGNAL)))
 
 
 def langevin_step(
@@ -280,10 +272,9 @@ def langevin_step(
     """Step of SGLD on the sum of losses; ``noise`` is the standard deviation on a gradient.
 
     One over the larger of two curvatures is stable for their sum. A small clipping norm makes most
-    gradients shorter: the chain relaxes the more slowly, and sums are less steep.
+    gradients shorter, and the chain relax the more slowly.
     """
-    steepest = largest_curvature * min(1.0, clip / STABLE_CLIP)
-    largest = max(steepest * n_samples / dimension, prior_curvature)
+    largest = max(largest_curvature * n_samples / dimension, prior_curvature)
     if noise == 0.0:
         return SAMPLING_STEP / largest
     H = mean_curvature * n_samples / dimension
