@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import integrate, sparse, stats
+from scipy.special import softmax
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import HuberRegressor, PoissonRegressor
 
 from skdpbayes import DPSGLDRegressor, PrivateBayesianRidge, models, privacy, randomness
-from skdpbayes.estimators.chain.inference import CountAnswers, ErrorAnswers, _mean_clipped
+from skdpbayes.estimators.chain.inference import (
+    CountAnswers,
+    ErrorAnswers,
+    _mean_clipped,
+    _normal_points,
+)
+from skdpbayes.estimators.chain.potential import CoefficientPrior
 from skdpbayes.estimators.chain.regressor import _deviation, _mean_square
 from skdpbayes.estimators.chain.run import Score
 from skdpbayes.fitting.records import Block
@@ -370,11 +378,49 @@ def test_the_clip_rises_and_steps_are_saved_where_noise_is_small():
     """By public numbers alone: the plan tells."""
     shown = [
         DPSGLDRegressor(epsilon, target_bounds=(0, 1)).plan(n, 10)
-        for n, epsilon in ((1000, 0.1), (50_000, 1.0), (10**6, 5.0))
+        for n, epsilon in ((1000, 0.1), (10_000, 0.2), (60_000, 1.0), (10**6, 5.0))
     ]
     clips = [plan.numbers["clip_norm_"] for plan in shown]
-    assert clips[0] == 1.0 < 1.5 < clips[1] < clips[2] <= 3.0
-    assert [plan.numbers["n_steps_"] for plan in shown] == [100, 40, 40]
+    assert clips[:2] == [0.25, 1.0]
+    assert 1.5 < clips[2] < clips[3] <= 3.0
+    assert [plan.numbers["n_steps_"] for plan in shown] == [100, 100, 40, 40]
+
+
+def test_a_learned_prior_is_the_average_over_priors():
+    """Against the same solved anew for each prior, and their densities by scipy."""
+    X, y = line(3000, 0)
+    model = make(0.4, random_state=0).fit(X, y)
+    equation = model._posterior.chain.inference
+    flat = CoefficientPrior(1e-6, math.inf, 1e-6, math.inf)
+    belief = np.append(np.full(3, equation.prior.precision), equation.prior.of_intercept)
+    mean, covariance = _solved(replace(equation, prior=flat))
+    logs, means = [], []
+    for k in range(15):
+        spread = np.diag(1.0 / (belief * np.append(np.full(3, 2.0**k), 1.0)))
+        logs.append(stats.multivariate_normal.logpdf(mean, np.zeros(4), covariance + spread))
+        means.append(spread @ np.linalg.solve(covariance + spread, mean))
+    expected = softmax(logs) @ np.array(means)
+    np.testing.assert_allclose(equation.center(), expected, rtol=0.02, atol=0.01)
+    # the release tells of itself where it is clear, and of the prior where it is not
+    plain = replace(equation, learned_prior=False)
+    assert np.linalg.norm(expected) < np.linalg.norm(plain.center())
+    mixtures = equation.posterior(), plain.posterior()
+    widths = [found.quantiles(0.95) - found.quantiles(0.05) for found in mixtures]
+    np.testing.assert_allclose(*widths, rtol=0.1)
+    given = make(0.4, prior_scale=(0.25, 1.0), random_state=0).fit(X, y)
+    np.testing.assert_allclose(
+        given.coef_, given._posterior.unit * given._posterior.chain.inference.center()[:3]
+    )
+
+
+def _solved(equation):
+    points = _normal_points(equation.coordinates.center.shape[0])
+    score, lift = equation._contrasted(), equation._lift()
+    start = score.weights @ score.states
+    theta, covariance = equation._solve(
+        equation._design(points, None), score, start, equation._precision()
+    )
+    return theta @ lift, lift.T @ covariance @ lift
 
 
 def test_no_intervals_where_they_are_not_known():
@@ -415,3 +461,17 @@ def test_negative_counts_are_refused():
     X, y = line(50, 0)
     with pytest.raises(ValueError, match="no counts"):
         make(loss="poisson").fit(X, y)
+
+
+def test_what_the_rows_cannot_tell_has_the_width_of_the_prior():
+    """A constant column beside the intercept: their sum is known, each alone is not."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.uniform(-1, 1, (8000, 2)) / 2, np.full(8000, 0.5)])
+    y = 2.0 * X[:, 0] + 0.3 * rng.normal(size=8000)
+    model = DPSGLDRegressor(1.0, prior_scale=1.0, target_bounds=(-2, 2), random_state=0).fit(X, y)
+    low, high = model.interval(0.9)["coef"].T
+    assert high[0] - low[0] < 0.3
+    assert 5.0 < high[2] - low[2] < 7.0  # under the prior, given the sum: 5.9
+    draws = model.sample_posterior(2000, random_state=0)
+    known = 0.5 * draws["coef"][:, 2] + draws["intercept"]
+    assert known.std() < 0.15 * draws["coef"][:, 2].std()

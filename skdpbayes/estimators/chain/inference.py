@@ -72,7 +72,7 @@ POINTS, POINTS_PER_COLUMN = 1024, 32
 MOST_COLUMNS = 200
 # Covariances that are drawn from the noise of the released one.
 DESIGNS = 64
-# A drawn covariance keeps at least this share of the variance that directions have on average.
+# A design keeps at least this share of the variance that directions have on average.
 LEAST_SHARE = 0.15
 # Newton steps longer than this (in coordinates in which rows have length 1) are shortened.
 LONGEST_STEP = 3.0
@@ -83,6 +83,8 @@ RUNS = 10
 RATES = 20
 # Counts are taken together in this many values at most.
 COUNTS = 256
+# Precisions of a prior whose scale is learned: its own, twice that, and so on.
+PRECISIONS = 15
 # Of a step: deviations are hardly ever below a hundred times that.
 TOLERANCE = 1e-4
 
@@ -95,6 +97,10 @@ class Answers(Protocol):
 
     All of it is cautious: the released moments hold it once already. The shares were chosen by the
     coverage in the simulations of the user guide.
+    """
+    measured_from: float
+    """Rows do not vary in directions whose released variance is below so many deviations of its
+    noise, as far as intervals are concerned: of these the prior alone tells.
     """
 
     @property
@@ -140,6 +146,7 @@ class LabelAnswers(_OneOutput):
     """Logistic regression of two classes."""
 
     design_noise = 1.0
+    measured_from = 0.0
 
     def at_states(
         self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
@@ -173,6 +180,7 @@ class ErrorAnswers(_OneOutput):
     width: float
     """That of a Huber loss, or infinite."""
     design_noise = 0.5
+    measured_from = 1.5
 
     def at_states(
         self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
@@ -217,6 +225,7 @@ class CountAnswers(_OneOutput):
 
     loss: models.PoissonLoss
     design_noise = 0.5
+    measured_from = 0.0
 
     def at_states(
         self, rows: np.ndarray, score: Score, clip_norm: float, of_batches: float
@@ -258,6 +267,7 @@ class ClassAnswers:
 
     n_classes: int
     design_noise = 1.0
+    measured_from = 0.0
 
     @property
     def contrasts(self) -> np.ndarray:
@@ -348,6 +358,8 @@ class ScoreEquation:
     n_samples: int
     sampling_rate: float
     clip_norm: float
+    learned_prior: bool = False
+    """Whether the prior of the coefficients may be narrower, as the release makes it likely."""
 
     def posterior(self) -> NormalMixture:
         """Coefficients of x and, last, the intercept, output by output; without one it is 0."""
@@ -364,7 +376,12 @@ class ScoreEquation:
             if math.isfinite(self.prior.scale):
                 belief = belief * generator.exponential(size=belief.shape)
             theta, covariance = self._solve(self._design(points, generator), score, theta, belief)
-            means.append(theta @ lift)
+            mean = theta
+            if self.learned_prior:
+                found, spreads, chance = self._narrowed(theta, covariance, belief)
+                k = generator.choice(chance.shape[0], p=chance)
+                mean, covariance = found[k], spreads[k]
+            means.append(mean @ lift)
             roots.append(lift.T @ np.linalg.cholesky(covariance))
             drawn = means[-1] + roots[-1] @ generator.standard_normal(theta.shape[0])
         return NormalMixture(np.array(means), np.array(roots))
@@ -375,7 +392,32 @@ class ScoreEquation:
         theta = score.weights @ score.states
         belief = self._precision() / (1.0 + np.square(theta @ lift / self._tails()))
         rows = self._design(_normal_points(self.coordinates.center.shape[0]), None)
-        return np.asarray(self._solve(rows, score, theta, belief)[0] @ lift)
+        theta, covariance = self._solve(rows, score, theta, belief)
+        if self.learned_prior:
+            means, _, chance = self._narrowed(theta, covariance, belief)
+            theta = chance @ means
+        return np.asarray(theta @ lift)
+
+    def _narrowed(
+        self, theta: np.ndarray, covariance: np.ndarray, belief: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Means and covariances for narrower priors of the coefficients, and their probabilities.
+
+        ``theta`` and ``covariance`` are those for the prior precisions ``belief``, of one output.
+        Of each multiple the density of what was released tells the probability.
+        """
+        lift, precision = self._lift()[:, :-1], np.linalg.inv(covariance)
+        prior, pull = (lift * belief[:-1]) @ lift.T, precision @ theta
+        covariances = np.linalg.inv(precision + (self._multiples - 1.0)[:, None, None] * prior)
+        means = covariances @ pull
+        logs = means @ pull + lift.shape[1] * np.log(self._multiples)
+        logs += np.linalg.slogdet(covariances)[1]
+        return means, covariances, softmax(0.5 * logs)
+
+    @property
+    def _multiples(self) -> np.ndarray:
+        """Of the precision of the coefficients' prior."""
+        return 2.0 ** np.arange(PRECISIONS if self.learned_prior else 1)
 
     def _contrasted(self) -> Score:
         """Project states and gradients of all outputs: noise stays as it is."""
@@ -396,14 +438,32 @@ class ScoreEquation:
         mean, covariance = known.mean, known.covariance
         if generator is not None:
             mean, covariance = known.redrawn(generator, self.answers.design_noise)
+            drowned = self._drowned()
+            covariance = covariance - drowned @ (drowned.T @ covariance)
+            covariance = covariance - (covariance @ drowned) @ drowned.T
         middle = coordinates.apply(mean - coordinates.center)
         matrix = coordinates.apply(coordinates.apply(covariance).T)
         values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
-        values = np.maximum(values, LEAST_SHARE / coordinates.dimension)
+        least = LEAST_SHARE / coordinates.dimension
+        values = np.where(np.abs(values) < 1e-9 * least, 0.0, np.maximum(values, least))
         rows = middle + (points * np.sqrt(values)) @ vectors.T
         if not coordinates.constant:
             return rows
         return np.column_stack([rows, np.full(rows.shape[0], coordinates.constant)])
+
+    def _drowned(self) -> np.ndarray:
+        """Directions in which rows may not vary at all, by what was released; columns.
+
+        Directions that do not rise above the noise share one released variance, which is the
+        better known the more of them there are.
+        """
+        known = self.coordinates.moments
+        assert known is not None
+        values, vectors = np.linalg.eigh(known.covariance)
+        alike = int(np.count_nonzero(values <= 1.001 * max(values[0], 0.0)))
+        deviation = known.covariance_noise / math.sqrt(max(alike, 1))
+        drowned = values[0] < self.answers.measured_from * deviation
+        return np.asarray(vectors[:, : max(alike, 1) if drowned else 0])
 
     def _solve(
         self, rows: np.ndarray, score: Score, theta: np.ndarray, belief: np.ndarray

@@ -98,6 +98,9 @@ class LinearChain:
     def _default_steps(self, public: Public, budget: Budget) -> int:
         return rules.default_steps(public.n_features)
 
+    def _largest_edge(self) -> float:
+        return LARGEST_EDGE
+
     def _bound(self) -> Bound:
         check_scale("data_norm", self.data_norm)
         return Bound() if np.isinf(self.epsilon) else Bound(float(self.data_norm))
@@ -281,7 +284,7 @@ class LinearChain:
             return math.inf
         mu = privacy.gdp_mu(budget.epsilon, budget.delta) * math.sqrt(share)
         edge = moment_sensitivity(budget.adjacency) / mu * math.sqrt(2.0 * d) / n
-        return mu if asked or edge <= LARGEST_EDGE else 0.0
+        return mu if asked or edge <= self._largest_edge() else 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from skdpbayes._validation import check_choice
 from skdpbayes.estimators._regressor import PrivateRegressor, TargetScale
 from skdpbayes.estimators.chain.coordinates import Coordinates
 from skdpbayes.estimators.chain.inference import CountAnswers, ErrorAnswers, ScoreEquation
+from skdpbayes.estimators.chain.linear import LARGEST_EDGE as LARGEST_EDGE_OF_LABELS
 from skdpbayes.estimators.chain.linear import (
     ChainPosterior,
     LinearChain,
@@ -46,10 +47,16 @@ ERROR_UNIT = 0.25
 SCALE_SHARE = 0.05
 # Errors beyond this many units count as this large in their scale.
 LARGEST_ERROR = 2.0
-# Gradients of errors are clipped to one unit, or where noise is small to at most this many.
-MOST_CLIP = 3.0
-# Steps of a chain; the second where the noise is below this share of the errors.
-N_STEPS, FEW_STEPS, SMALL_NOISE = 100, 40, 0.05
+# Gradients of errors are clipped to one unit, or where noise is small to at most so many units as
+# the second number says, and where it is larger than the errors to at least the first.
+LEAST_CLIP, MOST_CLIP = 0.25, 3.0
+# Moments of the rows are worth their price if noise alone has eigenvalues below this, of a trace of
+# 1. This and the rule for large noise were chosen on simulations and on splits of the training rows
+# of Abalone, CPS earnings and RAND.
+LARGEST_EDGE = 0.1
+# Steps of a chain; the second where the noise is below this share of the errors and records are
+# more than this, so that passes take time.
+N_STEPS, FEW_STEPS, SMALL_NOISE, MANY_RECORDS = 100, 40, 0.05, 50_000
 # Width of the Huber loss, in units of errors: 95 % as efficient as squares if they are normal.
 HUBER_WIDTH = 1.345
 # Coefficients of the chain are about this large, in units of errors.
@@ -123,7 +130,9 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
     prior_scale : float, pair of floats or "auto", default="auto"
         Scale of the priors, in half-ranges of the target (for "poisson" on the logarithmic scale):
         one number, or one for the coefficients and one for the intercept, which is counted from the
-        middle of ``target_bounds`` (from the mean count). "auto" is 1 / ``data_norm`` and 1.
+        middle of ``target_bounds`` (from the mean count). "auto" is 1 / ``data_norm`` and 1; what
+        follows from the release is then averaged over narrower priors of the coefficients, too, by
+        how likely they make it (where there are intervals, and not for "poisson").
     fit_intercept : bool, default=True
         Whether to add an intercept.
     sampler : {"sgld", "sghmc", "sgnht", "sgfs"} or mapping, default="sgld"
@@ -131,14 +140,14 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
     clip_norm : float or "auto", default="auto"
         Bound on the norm of one record's gradient in the coordinates of the chain, where rows have
         length about 1, in units of an eighth of the target's range ("poisson": of the root of the
-        mean count). "auto" is 1 and rises to 3 where records and budget are plenty ("poisson": 3,
-        or 4.5).
+        mean count). "auto" is 1, rises to 3 where records and budget are plenty and falls to 0.25
+        where noise exceeds the errors ("poisson": 3, or 4.5).
     batch_size : int or "auto", default="auto"
         Expected size of a batch, with ``units`` in persons. "auto" takes all records up to 131,072:
         large batches have the least noise per record.
     n_steps : int or "auto", default="auto"
-        Number of steps; "auto" is 100, 40 for "poisson" and where records and budget are plenty,
-        and 500 for ``epsilon=np.inf``.
+        Number of steps; "auto" is 100, 40 for "poisson" and beyond 50,000 records with little
+        noise, and 500 for ``epsilon=np.inf``.
     step_size : float or "auto", default="auto"
         The step on the sum of losses, in the coordinates of the chain. "auto" follows from n, the
         noise and the released coordinates.
@@ -304,6 +313,9 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
     def _default_steps(self, public: Public, budget: Budget) -> int:
         return self._model().default_steps(public, budget)
 
+    def _largest_edge(self) -> float:
+        return self._model().largest_edge
+
     def _plan(self, public: Public, budget: Budget) -> RegressionPlan:
         model = self._model()
         mu = math.inf
@@ -315,7 +327,8 @@ class DPSGLDRegressor(LinearChain, PrivateRegressor):
             mu = left * math.sqrt(SCALE_SHARE)
             setup = (privacy.GaussianDP(mu),)
         linear = self._linear_plan(public, budget, setup=setup)
-        return RegressionPlan(replace(linear, signal=model.signal), model, mu)
+        learned = isinstance(self.prior_scale, str)
+        return RegressionPlan(replace(linear, signal=model.signal), model, mu, learned)
 
     def _touch(
         self, rows: Records, plan: RegressionPlan, generator: np.random.Generator
@@ -340,6 +353,8 @@ class RegressionPlan:
     model: ErrorModel | CountModel
     scale_mu: float
     """Gaussian DP of that number; infinite without privacy."""
+    learned_prior: bool
+    """Whether the scale of the prior follows from the release."""
 
     @property
     def event(self) -> PrivacyEvent:
@@ -388,6 +403,7 @@ class ErrorModel:
     """Of Huber's loss; infinite for squares."""
     signal = SIGNAL
     prior_unit = ERROR_UNIT
+    largest_edge = LARGEST_EDGE
 
     @property
     def unit(self) -> float:
@@ -404,18 +420,22 @@ class ErrorModel:
     def default_clip(self, public: Public, budget: Budget) -> float:
         """What has the least variance, of the errors and of the noise together, for normal errors.
 
-        At least one unit: with less, noise in the rows' moments hurts. The noise counts half,
-        because clipping also biases where errors are skewed.
+        At least one unit, unless the noise is larger than the errors: with less, noise in the rows'
+        moments hurts. The noise counts half, because clipping also biases where errors are skewed.
         """
-        noise = 0.5 * _noise_share(public, budget)
+        noise = _noise_share(public, budget)
+        if noise > 1.0:
+            return max(LEAST_CLIP, 1.0 / noise)
+        noise *= 0.5
         clips = np.linspace(1.0, MOST_CLIP, 41)
         inside = 2.0 * ndtr(clips) - 1.0
         errors = np.array([_mean_square(clip) for clip in clips])
         return float(clips[np.argmin((errors + noise * clips**2) / inside**2)])
 
     def default_steps(self, public: Public, budget: Budget) -> int:
-        """Fewer where noise is small: then their number does not matter, but takes time."""
-        return FEW_STEPS if _noise_share(public, budget) < SMALL_NOISE else N_STEPS
+        """Fewer where noise is small: then their number hardly matters, but takes time."""
+        few = public.n > MANY_RECORDS and _noise_share(public, budget) < SMALL_NOISE
+        return FEW_STEPS if few else N_STEPS
 
     def run(
         self,
@@ -443,7 +463,8 @@ class ErrorModel:
         chain = run.posterior(rows.bound, ErrorAnswers(scale, self.width))
         coef, intercept = chain.coef[0], float(chain.intercept[0])
         if isinstance(chain.inference, ScoreEquation):
-            solved = chain.inference.center()
+            equation = replace(chain.inference, learned_prior=plan.learned_prior)
+            chain, solved = replace(chain, inference=equation), equation.center()
             coef, intercept = solved[:-1], float(solved[-1])
         shift = self.target.middle
         return RegressionPosterior(
@@ -523,6 +544,7 @@ class CountModel:
     signal = 1.0
     prior_unit = 1.0
     unit = 1.0
+    largest_edge = LARGEST_EDGE_OF_LABELS
 
     def loss(self) -> models.PoissonLoss:
         """Return the loss of counts, before their mean is known."""
