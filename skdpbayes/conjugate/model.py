@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -256,13 +257,6 @@ class ConjugateModel(BaseEstimator):
                 "draws of mechanism='ops' do not add up; use mechanism='laplace' or 'gaussian' in "
                 "every batch."
             )
-        seeds = seeds_of(options.get("random_state"))
-        known = [seed for part in earlier._releases for seed in getattr(part, "_seeds", ())]
-        if set(seeds) & set(known):
-            raise ValueError(
-                "random_state must differ between batches: equal seeds give equal noise, and the "
-                "difference of two releases would show the data."
-            )
         first = earlier._releases[0]
         adjacency = options.get("adjacency", "replace_one")
         unit = "record" if options.get("units") is None else "person"
@@ -273,9 +267,11 @@ class ConjugateModel(BaseEstimator):
             raise ValueError(
                 "batches must agree in adjacency, mechanism, posterior, and all have units or none."
             )
+        seed = options.get("random_state")
+        claim = replace(first.privacy_, seeded=randomness.is_seeded(seed))
+        check_seeds([*earlier._releases, SimpleNamespace(privacy_=claim, _seeds=seeds_of(seed))])
         added = self.posterior(data, epsilon, delta, **options)
         parts = (*earlier._releases, *added._releases)
-        check_seeds(parts)
         self.posterior_ = self._posterior_of(parts, parallel_claim(parts))
         self.privacy_ = self.posterior_.privacy_
         return self

@@ -588,5 +588,6 @@ def test_batches_that_do_not_add_up_are_refused_and_leave_the_model(tmp_path):
     assert "_seeds" not in repr(model.posterior_)
     assert "_releases" not in repr(model.posterior_)
     with pytest.raises(ValueError, match="has lost its seed"):
-        copy.partial_fit([0, 1, 0], random_state=2)
+        copy.partial_fit([0, 1, 0], random_state=2, ledger=ledger)
+    assert ledger.used() == used
     assert copy.partial_fit([0, 1, 0]).privacy_.seeded
