@@ -83,6 +83,7 @@ class Case:
 # Parameters that say how a fit is run, not what it releases; other tests watch what they do.
 OF_THE_RUN = frozenset({"random_state", "ledger", "progress"})
 SECOND_VALUES: dict[str, Any] = {
+    "class_weight": {"yes": 1.0, "no": 0.5},
     "C": 0.1,
     "batch_size": 50,
     "binarize": 0.3,

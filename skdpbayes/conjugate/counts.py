@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from skdpbayes.conjugate.model import (
     AnyValues,
     ConjugateModel,
     Draw,
+    Release,
     draw_from_log_weights,
     log_binomial,
     log_noise_at,
@@ -47,17 +49,21 @@ class CoinModel(ConjugateModel):
         return 1.0, 1.0, 1
 
     def _release(
-        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
-    ) -> tuple[dict[str, Any], Draw]:
-        n = values.size
-        noisy = int(release_sums(generator, values, values.total(total_of), noise)[0])
+        self, values: AnyValues, noise: Noise, generator: np.random.Generator
+    ) -> np.ndarray:
+        return release_sums(generator, values, values.total(total_of), noise)
+
+    def _given(self, parts: Sequence[Release], naive: bool) -> tuple[dict[str, Any], Draw]:
+        n, noisy = sum(part.n for part in parts), sum(int(part.statistic[0]) for part in parts)
         ones, log_weights = np.array([min(max(noisy, 0), n)]), np.zeros(1)
         if not naive:
             ones = np.arange(n + 1)
-            log_weights = log_binomial(n, ones) + log_noise_at(noise, noisy - ones)
-        return {"n_ones": noisy}, self._given(ones, log_weights, n)
+            scales = [part.noise.scale for part in parts]
+            noise = log_noise_at(parts[0].noise.law, scales, noisy - ones)
+            log_weights = log_binomial(n, ones) + noise
+        return {"n_ones": noisy}, self._given_ones(ones, log_weights, n)
 
-    def _given(self, ones: np.ndarray, log_weights: np.ndarray, n: int) -> Draw:
+    def _given_ones(self, ones: np.ndarray, log_weights: np.ndarray, n: int) -> Draw:
         """Return the posterior given numbers of ones, likely by the noise and by the order."""
         raise NotImplementedError
 
@@ -102,7 +108,7 @@ class BetaBernoulli(CoinModel):
         floor = self.min_probability
         check_real("min_probability", floor, low=0.0, high=0.5, closed="neither")
 
-    def _given(self, ones: np.ndarray, log_weights: np.ndarray, n: int) -> Draw:
+    def _given_ones(self, ones: np.ndarray, log_weights: np.ndarray, n: int) -> Draw:
         prior = betaln(ones + self.a, n - ones + self.b)
         return partial(_draw_beta, ones + self.a, n - ones + self.b, log_weights + prior)
 
@@ -185,14 +191,18 @@ class DirichletCategorical(ConjugateModel):
         return records, records, 1
 
     def _release(
-        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
-    ) -> tuple[dict[str, Any], Draw]:
+        self, values: AnyValues, noise: Noise, generator: np.random.Generator
+    ) -> np.ndarray:
         counts = values.total(partial(np.bincount, minlength=self.n_categories))
-        noisy = release_sums(generator, values, counts, noise)
+        return release_sums(generator, values, counts, noise)
+
+    def _given(self, parts: Sequence[Release], naive: bool) -> tuple[dict[str, Any], Draw]:
+        n, noisy = sum(part.n for part in parts), np.sum([p.statistic for p in parts], axis=0)
         released = {"counts": noisy}
         if naive:
             return released, partial(_draw_dirichlet, np.maximum(noisy, 0) + self.alpha)
-        return released, partial(_draw_noisy_dirichlet, noisy, values.size, self.alpha, noise)
+        laws = [(part.noise.law, part.noise.scale) for part in parts]
+        return released, partial(_draw_noisy_dirichlet, noisy, n, self.alpha, laws)
 
     def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
         width = moved(budget.adjacency) * truncated_dirichlet_range(self.n_categories, self._floor)
@@ -218,7 +228,7 @@ def _draw_noisy_dirichlet(
     noisy: np.ndarray,
     n_total: int,
     alpha: float,
-    noise: Noise,
+    laws: Sequence[tuple[str, float]],
     generator: np.random.Generator,
     n_draws: int,
 ) -> np.ndarray:
@@ -227,7 +237,7 @@ def _draw_noisy_dirichlet(
         [noisy[None]],
         n_total,
         alpha,
-        samplers.noise_log_pmf([(noise.law, noise.scale)]),
+        samplers.noise_log_pmf(laws),
         generator.random((n_draws, 1)),
         generator.random((n_draws, 1, noisy.shape[0], 2)),
     )[:, 0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from skdpbayes.conjugate.model import (
     AnyValues,
     ConjugateModel,
     Draw,
+    Release,
     draw_from_log_weights,
     release_sums,
 )
@@ -164,16 +165,20 @@ class ExponentialFamily(ConjugateModel):
         return ("statistic computes each row of its result from that row's record alone",)
 
     def _release(
-        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
-    ) -> tuple[dict[str, Any], Draw]:
-        n = values.size
+        self, values: AnyValues, noise: Noise, generator: np.random.Generator
+    ) -> np.ndarray:
         exact = values.total(partial(self._total, noise.law))
-        noisy = release_sums(generator, values, exact, noise) / STEPS
         center, unit = self._place()
-        total = n * center + unit * noisy
+        total = center * values.size + unit * (
+            release_sums(generator, values, exact, noise) / STEPS
+        )
+        return np.asarray(total)
+
+    def _given(self, parts: Sequence[Release], naive: bool) -> tuple[dict[str, Any], Draw]:
+        n, total = sum(part.n for part in parts), np.sum([p.statistic for p in parts], axis=0)
         if naive:
             return {"total": total}, partial(_draw_given, self._projected(total, n), n, self._draw)
-        return {"total": total}, _Latent(self, total, n, noise.law, self._scale(noise)).draws
+        return {"total": total}, _Latent(self, parts).draws
 
     def _scale(self, noise: Noise) -> np.ndarray:
         return np.asarray(self._place()[1] * noise.scale / STEPS)
@@ -246,39 +251,43 @@ def _draw_points(
 
 
 class _Latent:
-    """Gibbs sampler of parameters and the latent sum given its noisy release."""
+    """Gibbs sampler of parameters and the latent sums given their noisy releases."""
 
-    def __init__(
-        self, model: ExponentialFamily, total: np.ndarray, n: int, law: str, scale: np.ndarray
-    ) -> None:
-        self.model, self.total, self.n, self.law, self.scale = model, total, n, law, scale
+    def __init__(self, model: ExponentialFamily, parts: Sequence[Release]) -> None:
+        self.model, self.parts = model, parts
+        self.n = sum(part.n for part in parts)
         self.draw = model._draw
 
     def draws(self, generator: np.random.Generator, n_draws: int) -> np.ndarray:
         """Draw parameters; Laplace noise is a scale mixture of normal noise."""
-        latent, kept = self.total, []
+        latent, kept = [part.statistic for part in self.parts], []
         for sweep in range(BURN_IN + n_draws):
-            sums = self.model._projected(latent, self.n)
+            sums = self.model._projected(np.sum(latent, axis=0), self.n)
             theta = np.asarray(self.draw(sums, self.n, generator, 1))[0]
-            latent = self._latent(theta, latent, generator)
+            latent = [
+                self._latent(theta, part, held, generator)
+                for part, held in zip(self.parts, latent, strict=True)
+            ]
             if sweep >= BURN_IN:
                 kept.append(theta)
         return np.asarray(kept)
 
-    def _latent(self, theta: Any, latent: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    def _latent(
+        self, theta: Any, part: Release, latent: np.ndarray, generator: np.random.Generator
+    ) -> np.ndarray:
         assert self.model.moments is not None
         mean, covariance = (
-            np.asarray(part, dtype=np.float64) for part in self.model.moments(theta)
+            np.asarray(moment, dtype=np.float64) for moment in self.model.moments(theta)
         )
-        variance = self.scale**2
-        if self.law == "laplace":
-            gaps = np.maximum(np.abs(self.total - latent), 1e-9 * self.scale)
-            variance = 1.0 / generator.wald(1.0 / (self.scale * gaps), 1.0 / self.scale**2)
+        variance = part.unit**2
+        if part.noise.law == "laplace":
+            gaps = np.maximum(np.abs(part.statistic - latent), 1e-9 * part.unit)
+            variance = 1.0 / generator.wald(1.0 / (part.unit * gaps), 1.0 / part.unit**2)
         # normal prior times normal noise, in the form that a singular covariance allows
-        prior = self.n * covariance
+        prior = part.n * covariance
         gain = np.linalg.solve((prior + np.diag(variance)).T, prior.T).T
-        center = self.n * mean + gain @ (self.total - self.n * mean)
+        center = part.n * mean + gain @ (part.statistic - part.n * mean)
         left = prior - gain @ prior
         values, vectors = np.linalg.eigh(0.5 * (left + left.T))
         roots = np.sqrt(np.maximum(values, 0.0))
-        return center + vectors @ (roots * generator.standard_normal(self.total.size))
+        return center + vectors @ (roots * generator.standard_normal(center.size))

@@ -75,7 +75,7 @@ class LogitNormalBernoulli(CoinModel):
         check_real("prior_scale", self.prior_scale, low=0.0, closed="neither")
         check_choice("calibration", self.calibration, CALIBRATIONS)
 
-    def _given(self, ones: np.ndarray, log_weights: np.ndarray, n: int) -> Draw:
+    def _given_ones(self, ones: np.ndarray, log_weights: np.ndarray, n: int) -> Draw:
         z, width = self._grid(n)
         # summed over the true count, one point of the grid at a time
         log_likelihood = np.array([logsumexp(log_weights + ones * value) for value in z])

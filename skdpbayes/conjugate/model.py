@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from scipy.special import gammaln
 from sklearn.base import BaseEstimator, clone
 
-from skdpbayes import randomness
+from skdpbayes import randomness, samplers
 from skdpbayes._validation import check_choice, check_integer, check_real, take_rows
 from skdpbayes.exceptions import CalibrationError
 from skdpbayes.fitting.chunks import ChunkedValues, Values, read_values
 from skdpbayes.fitting.estimator import FitPlan, make_budget, spent
+from skdpbayes.fitting.merging import check_seeds, parallel_claim, seeds_of
 from skdpbayes.fitting.units import WHOLE, share_out, sum_fractions, unit_codes
 from skdpbayes.privacy.budget import NO_NOISE, Budget, Noise
 from skdpbayes.privacy.calibration import smallest_noise
@@ -56,6 +58,7 @@ class PrivatePosterior:
     _draw: Callable[[np.random.Generator, int], np.ndarray]
     _max_draws: int | None = None
     _records: Callable[[np.random.Generator, np.ndarray, int], np.ndarray] | None = None
+    _releases: tuple[Any, ...] = field(default=(), repr=False)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw parameters, first axis the draw; free and unlimited except for ``"ops"``.
@@ -179,6 +182,24 @@ def _plan_noise(budget: Budget, law: str, l1: float, squared_l2: float, unit: in
     return ConjugatePlan(event_of(scale), words, noise=budget.noise("gaussian", scale * unit))
 
 
+@dataclass(eq=False)
+class Release:
+    """Noisy statistics of some records; those of other records may be added up with them."""
+
+    privacy_: PrivacyGuarantee
+    statistic: np.ndarray
+    n: int
+    noise: Noise
+    unit: Any
+    """Scale of the noise in units of the statistic."""
+    naive: bool
+    _seeds: tuple[Any, ...] = field(repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """It is stored without what its noise was made from."""
+        return {name: value for name, value in vars(self).items() if name != "_seeds"}
+
+
 class ConjugateModel(BaseEstimator):
     """A model whose posterior is released: ``posterior`` is the same call for all of them."""
 
@@ -206,6 +227,53 @@ class ConjugateModel(BaseEstimator):
         """
         released = self.posterior(data, epsilon, delta, **options)
         self.posterior_, self.privacy_ = released, released.privacy_
+        return self
+
+    def partial_fit(
+        self, data: Any, epsilon: float = 1.0, delta: float = 0.0, **options: Any
+    ) -> Self:
+        """Release the statistics of more records and add them to those that were released before.
+
+        No record may be in two batches; the claim then is the largest of the batches' (parallel
+        composition), and ``privacy_.conditions`` says so. The noises add up, and the noise-aware
+        posterior knows the law of their sum. After ``fit`` or the first batch.
+
+        Parameters
+        ----------
+        data, epsilon, delta, **options
+            As for ``fit``, but for ``mechanism="ops"``, whose draws do not add up. Every batch
+            needs noise of the same law, and a seed of its own where it is seeded.
+
+        Returns
+        -------
+        self
+            With ``posterior_`` and ``privacy_`` of all batches.
+        """
+        earlier = getattr(self, "posterior_", None)
+        if earlier is None:
+            return self.fit(data, epsilon, delta, **options)
+        if not earlier._releases or options.get("mechanism") == "ops":
+            raise ValueError(
+                "draws of mechanism='ops' do not add up; use mechanism='laplace' or 'gaussian' in "
+                "every batch."
+            )
+        first = earlier._releases[0]
+        adjacency = options.get("adjacency", "replace_one")
+        unit = "record" if options.get("units") is None else "person"
+        law = options.get("mechanism", "laplace") if np.isfinite(epsilon) else "none"
+        naive = options.get("posterior", "noise_aware") == "naive" or law == "none"
+        same = (first.privacy_.adjacency, first.privacy_.unit, first.noise.law, first.naive)
+        if same != (adjacency, unit, law, naive):
+            raise ValueError(
+                "batches must agree in adjacency, mechanism, posterior, and all have units or none."
+            )
+        seed = options.get("random_state")
+        claim = replace(first.privacy_, seeded=randomness.is_seeded(seed))
+        check_seeds([*earlier._releases, SimpleNamespace(privacy_=claim, _seeds=seeds_of(seed))])
+        added = self.posterior(data, epsilon, delta, **options)
+        parts = (*earlier._releases, *added._releases)
+        self.posterior_ = self._posterior_of(parts, parallel_claim(parts))
+        self.privacy_ = self.posterior_.privacy_
         return self
 
     def posterior(
@@ -278,17 +346,33 @@ class ConjugateModel(BaseEstimator):
         naive = posterior == "naive" or not budget.private
         self._check_release(naive)
         generator = randomness.make_generator(random_state)
-        records = getattr(clone(self), "_records", None)  # of the parameters as they are now
         claim = budget.reserve(plan, type(self).__name__)
         with spent(ledger):
             if mechanism == "ops":
                 assert isinstance(values, Values)
                 drawn = self._one_draw(values.held, plan.temper, budget, generator)
                 released = {"draws": drawn, "temperature": 1.0 / plan.temper}
+                records = getattr(clone(self), "_records", None)
                 return PrivatePosterior(claim, released, partial(_first_draws, drawn), 1, records)
-            released, draw = self._release(values, plan.noise, naive, generator)
-            released |= {"n_total": n, "noise_scale": self._scale(plan.noise)}
-            return PrivatePosterior(claim, released, draw, None, records)
+            statistic = self._release(values, plan.noise, generator)
+            scale = self._scale(plan.noise)
+            seeds = seeds_of(random_state)
+            part = Release(claim, statistic, n, plan.noise, scale, naive, seeds)
+            return self._posterior_of((part,), claim)
+
+    def _posterior_of(
+        self, parts: tuple[Release, ...], claim: PrivacyGuarantee
+    ) -> PrivatePosterior:
+        """Return the posterior given releases of disjoint records."""
+        model = clone(self)  # what is fitted does not change with the model's parameters
+        released, draw = model._given(parts, parts[0].naive)
+        scales = [part.unit for part in parts]
+        released |= {
+            "n_total": sum(part.n for part in parts),
+            "noise_scale": scales[0] if len(parts) == 1 else scales,
+        }
+        records = getattr(model, "_records", None)
+        return PrivatePosterior(claim, released, draw, None, records, parts)
 
     def plan(
         self,
@@ -382,9 +466,13 @@ class ConjugateModel(BaseEstimator):
         return noise.scale
 
     def _release(
-        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
-    ) -> tuple[dict[str, Any], Draw]:
-        """Release noisy statistics; return them and the posterior that follows from them."""
+        self, values: AnyValues, noise: Noise, generator: np.random.Generator
+    ) -> np.ndarray:
+        """Release noisy statistics; they add up over disjoint records."""
+        raise NotImplementedError
+
+    def _given(self, parts: Sequence[Release], naive: bool) -> tuple[dict[str, Any], Draw]:
+        """Return what was released, added up, and the posterior that follows from it."""
         raise NotImplementedError
 
     def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:
@@ -461,11 +549,33 @@ def snapped(draws: np.ndarray, low: float, high: float) -> np.ndarray:
     return np.clip(randomness.snap(np.clip(draws, low, high), grid), low, high)
 
 
-def log_noise_at(noise: Noise, gaps: np.ndarray) -> np.ndarray:
-    """Log-density of the noise up to a constant."""
-    if noise.law == "laplace":
-        return -np.abs(gaps) / noise.scale
-    return -0.5 * (gaps / noise.scale) ** 2
+def log_noise_at(
+    law: str, scales: Sequence[float], gaps: np.ndarray, *, whole: bool = True
+) -> np.ndarray:
+    """Log-density, up to a constant, of a sum of independent noises.
+
+    Parameters
+    ----------
+    law : {"laplace", "gaussian"}
+        Of each of them.
+    scales : sequence of float
+        Their scales.
+    gaps : ndarray
+        Where.
+    whole : bool, default=True
+        Whether gaps and noises are integers.
+    """
+    if law == "gaussian":
+        return -0.5 * np.square(gaps) / np.square(scales).sum()
+    if len(scales) == 1:
+        return -np.abs(gaps) / scales[0]
+    # on a grid much finer than the noise; beyond its end the widest noise decides
+    step = max(float(whole), min(scales) / 256.0)
+    log_pmf = samplers.noise_log_pmf([(law, scale / step) for scale in scales])
+    place = np.abs(gaps) / step
+    last = log_pmf.size - 1
+    beyond = np.maximum(place - last, 0.0) * step / max(scales)
+    return np.interp(place, np.arange(log_pmf.size), log_pmf) - beyond
 
 
 def draw_from_log_weights(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from skdpbayes import models, samplers
 from skdpbayes._validation import check_choice, check_integer, check_real
@@ -18,6 +17,7 @@ from skdpbayes.conjugate.model import (
     AnyValues,
     ConjugateModel,
     Draw,
+    Release,
     draw_from_log_weights,
     log_noise_at,
     release_sums,
@@ -161,32 +161,34 @@ class NormalMean(NormalModel):
         return self._half * noise.scale / models.GRID
 
     def _release(
-        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
-    ) -> tuple[dict[str, Any], Draw]:
-        n, half = values.size, self._half
-        exact = values.total(partial(self._integer_sums, offset=0))[:1]
-        noisy = float(release_sums(generator, values, exact, noise)[0]) / models.GRID
-        total = n * self._center + half * noisy
+        self, values: AnyValues, noise: Noise, generator: np.random.Generator
+    ) -> np.ndarray:
         if noise.law == "none" and isinstance(values, Values):  # not even rounded
-            total = float(values.held.sum())
-        in_units = replace(noise, scale=self._scale(noise))
-        released = {"total": total}
+            return np.array([values.held.sum()])
+        exact = values.total(partial(self._integer_sums, offset=0))[:1]
+        noisy = release_sums(generator, values, exact, noise) / models.GRID
+        return values.size * self._center + self._half * noisy
+
+    def _given(self, parts: Sequence[Release], naive: bool) -> tuple[dict[str, Any], Draw]:
+        n, total = sum(part.n for part in parts), sum(float(part.statistic[0]) for part in parts)
         sums, log_weights = np.array([total]), np.zeros(1)
         if not naive:
-            sums, log_weights = self._log_weights(total, n, in_units)
-        # a copy: what is fitted does not change with the model's parameters
-        return released, partial(clone(self)._draw, sums, log_weights, n)
+            scales = [part.unit for part in parts]
+            sums, log_weights = self._log_weights(total, n, parts[0].noise.law, scales)
+        return {"total": total}, partial(self._draw, sums, log_weights, n)
 
-    def _log_weights(self, total: float, n: int, noise: Noise) -> tuple[np.ndarray, np.ndarray]:
+    def _log_weights(
+        self, total: float, n: int, law: str, scales: list[float]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Normal prior of the true sum times the noise, on a grid where both matter."""
         mean = n * self._prior_mean
         deviation = math.hypot(n * self._prior_scale, math.sqrt(n) * self.scale)
-        reach = (36.0 if noise.law == "laplace" else 9.0) * noise.scale
+        reach = 36.0 * sum(scales) if law == "laplace" else 9.0 * math.hypot(*scales)
         low, high = n * self.bounds[0], n * self.bounds[1]
         center = min(max(total, low), high)
         sums = np.linspace(max(low, center - reach), min(high, center + reach), _GRID_POINTS)
         prior = -0.5 * ((sums - mean) / deviation) ** 2
-        return sums, prior + log_noise_at(noise, total - sums)
+        return sums, prior + log_noise_at(law, scales, total - sums, whole=False)
 
     def _draw(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from skdpbayes._validation import check_real
 from skdpbayes.conjugate.model import (
     AnyValues,
     Draw,
+    Release,
     draw_from_log_weights,
     release_sums,
     tempered,
@@ -78,24 +80,33 @@ class NormalMeanVariance(NormalModel):
         return noise.scale / models.GRID
 
     def _release(
-        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
-    ) -> tuple[dict[str, Any], Draw]:
-        n, scale = values.size, self._scale(noise)
-        kappa = models.moment_offset(noise.law)
+        self, values: AnyValues, noise: Noise, generator: np.random.Generator
+    ) -> np.ndarray:
+        kappa, scale = models.moment_offset(noise.law), self._scale(noise)
+        if noise.law == "none" and isinstance(values, Values):  # not even rounded
+            t = (values.held - self._center) / self._half
+            return np.array([t.sum(), (kappa - t**2).sum()])
         exact = values.total(partial(self._integer_sums, offset=int(kappa * models.GRID**2)))
         parts = [
             release_sums(generator, values, exact[i : i + 1], replace(noise, scale=scale * unit))
             for i, unit in enumerate(_UNITS.tolist())
         ]
-        noisy = np.concatenate(parts) / _UNITS
+        return np.concatenate(parts) / _UNITS
+
+    def _given(self, parts: Sequence[Release], naive: bool) -> tuple[dict[str, Any], Draw]:
+        n, noisy = sum(part.n for part in parts), np.sum([p.statistic for p in parts], axis=0)
+        law = parts[0].noise.law
+        kappa = models.moment_offset(law)
         released = {"sums": noisy}
-        if noise.law == "none" and isinstance(values, Values):
-            moments = float(values.held.mean()), float(values.held.var())
-            return released, partial(_draw_normal, n, moments)
+        if law == "none":
+            mean = noisy[0] / n
+            variance = self._half**2 * max(kappa - noisy[1] / n - mean**2, 0.0)
+            return released, partial(_draw_normal, n, (self._center + self._half * mean, variance))
         if naive:
             return released, partial(_draw_normal, n, self._projected(noisy, n, kappa))
         place = self._center, self._half
-        return released, partial(_draw_noisy, noisy, n, kappa, noise.law, scale, place)
+        scales = [part.unit for part in parts]
+        return released, partial(_draw_noisy, noisy, n, kappa, law, scales, place)
 
     def ops_range(self, adjacency: str = "replace_one") -> float:
         """Range of the log-likelihood ratio of two records, or of one log-likelihood.
@@ -143,17 +154,18 @@ def _draw_noisy(
     n: int,
     kappa: float,
     law: str,
-    scale: float,
+    scales: list[float],
     place: tuple[float, float],
     generator: np.random.Generator,
     n_draws: int,
 ) -> np.ndarray:
+    step = min(scales) / 64.0
     moments = samplers.sample_noisy_moments(
         noisy[None, None],
         np.full((n_draws, 1), n),
         kappa,
-        samplers.noise_log_pmf([(law, 64.0)]),
-        scale / 64.0,
+        samplers.noise_log_pmf([(law, scale / step) for scale in scales]),
+        step,
         generator.random((n_draws, 1, 1, 4)),
     )[:, 0, 0]
     center, half = place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from skdpbayes.conjugate.model import (
     AnyValues,
     ConjugateModel,
     Draw,
+    Release,
     draw_from_log_weights,
     log_noise_at,
     release_sums,
@@ -91,16 +93,20 @@ class GammaPoisson(ConjugateModel):
         return 1.0, 1.0, self.max_count
 
     def _release(
-        self, values: AnyValues, noise: Noise, naive: bool, generator: np.random.Generator
-    ) -> tuple[dict[str, Any], Draw]:
-        n, top = values.size, self.max_count * values.size
-        noisy = int(release_sums(generator, values, values.total(total_of), noise)[0])
+        self, values: AnyValues, noise: Noise, generator: np.random.Generator
+    ) -> np.ndarray:
+        return release_sums(generator, values, values.total(total_of), noise)
+
+    def _given(self, parts: Sequence[Release], naive: bool) -> tuple[dict[str, Any], Draw]:
+        n, noisy = sum(part.n for part in parts), sum(int(part.statistic[0]) for part in parts)
+        top = self.max_count * n
         first, log_weights = min(max(noisy, 0), top), np.zeros(1)
         if not naive:  # negative-binomial prior of the true sum times the noise, where it matters
-            reach = int(np.ceil((40.0 if noise.law == "laplace" else 9.0) * noise.scale)) + 1
+            law, scales = parts[0].noise.law, [part.noise.scale for part in parts]
+            reach = int(np.ceil((40.0 if law == "laplace" else 9.0) * np.sum(scales))) + 1
             s = np.arange(max(0, first - reach), min(top, first + reach) + 1)
             prior = gammaln(s + self.shape) - gammaln(s + 1.0) + s * np.log(n / (n + self.rate))
-            first, log_weights = int(s[0]), prior + log_noise_at(noise, noisy - s)
+            first, log_weights = int(s[0]), prior + log_noise_at(law, scales, noisy - s)
         return {"total": noisy}, partial(_draw_gamma, first, log_weights, self.shape, self.rate + n)
 
     def _temper(self, n: int, budget: Budget) -> tuple[Any, ...]:

@@ -476,3 +476,118 @@ def test_parameters_of_the_budget_are_checked_as_everywhere():
         BetaBernoulli().posterior([0, 1], ledger="mine")
     with pytest.raises(ValueError, match="epsilon"):
         BetaBernoulli().posterior([0, 1], 1e300)
+
+
+# Batches
+
+
+@each_model
+@pytest.mark.parametrize(("mechanism", "delta"), [("laplace", 0.0), ("gaussian", 1e-4)])
+def test_batches_add_up_and_claim_the_largest_of_their_prices(model, data, mechanism, delta):
+    model = clone(model)
+    for seed, epsilon in enumerate([0.5, 1.0, 0.5]):
+        batch = data[100 * seed : 100 * (seed + 1)]
+        model.partial_fit(batch, epsilon, delta, mechanism=mechanism, random_state=seed)
+    claim = model.privacy_
+    assert claim is model.posterior_.privacy_
+    assert (claim.epsilon, claim.delta) == (1.0, delta)
+    assert claim.delta_at(1.0) <= delta
+    assert "no record is in more than one" in claim.conditions[0]
+    assert model.posterior_.released_["n_total"] == 300
+    parts = model.posterior_._releases
+    assert model.posterior_.released_["noise_scale"] == [part.unit for part in parts]
+    sums = next(iter(model.posterior_.released_.values()))
+    np.testing.assert_allclose(sums, np.squeeze(sum(part.statistic for part in parts)))
+    # one release of all records has less noise; both find the same parameter
+    whole = clone(model).fit(data, 5.0, delta, mechanism=mechanism, random_state=9).posterior_
+    low, high = np.moveaxis(model.posterior_.interval(0.999, random_state=0), -1, 0)
+    assert np.all((low < whole.mean(random_state=0)) & (whole.mean(random_state=0) < high))
+
+
+@each_model
+def test_batches_without_privacy_are_the_whole(model, data):
+    parts = clone(model)
+    for batch in (data[:7], data[7:100], data[100:]):
+        parts.partial_fit(batch, np.inf)
+    whole = clone(model).fit(data, np.inf)
+    draws = [m.posterior_.sample(50, 1) for m in (parts, whole)]
+    np.testing.assert_allclose(*draws, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.4, 3.0])
+def test_the_posterior_of_two_batches_is_the_exact_one(scale):
+    """Given the sum of two noisy counts: every true one, and the law of two discrete noises."""
+    model = BetaBernoulli()
+    for seed, ones in enumerate([4, 9]):
+        batch = np.arange(12) < ones
+        model.partial_fit(batch, 1.0 / scale, random_state=seed)
+    theta = np.linspace(0.0005, 0.9995, 1000)
+    draws = model.posterior_.sample(40_000, 0)
+    total = np.arange(25)
+    law = np.convolve(*(np.exp(-np.abs(np.arange(-200, 201)) / scale) for _ in range(2)))
+    noisy = sum(int(part.statistic[0]) for part in model.posterior_._releases)
+    likelihood = stats.binom.pmf(total, 24, theta[:, None]) @ law[noisy - total + 400]
+    exact = np.cumsum(likelihood / likelihood.sum())
+    empirical = np.searchsorted(np.sort(draws), theta) / draws.size
+    assert np.abs(exact - empirical).max() < 0.01
+
+
+@pytest.mark.parametrize("kind", ["normal", "moments", "rate", "categories"])
+def test_intervals_of_batches_cover(kind):
+    """Nine batches of noise as wide as the records' own spread: the law of the sum is right."""
+    rng = np.random.default_rng(5)
+    hits = []
+    for trial in range(60):
+        truth = rng.normal(0, 0.5)
+        model, law, data = {
+            "normal": (NormalMean((-4, 4), 1.0, prior_mean=0, prior_scale=0.5), "laplace", None),
+            "moments": (NormalMeanVariance((-4, 4)), "gaussian", None),
+            "rate": (GammaPoisson(20, 4.0, 1.0), "laplace", rng.poisson),
+            "categories": (DirichletCategorical(3), "laplace", None),
+        }[kind]
+        for batch in range(9):
+            if kind == "rate":
+                truth = truth if batch else rng.gamma(4.0, 1.0)
+                data = rng.poisson(truth, 40)
+            elif kind == "categories":
+                truth = truth if batch else rng.dirichlet(np.ones(3))
+                data = rng.choice(3, 40, p=truth)
+            else:
+                data = rng.normal(truth, 1.0, 40)
+            seed = 100 * trial + batch
+            budget = (1.0, 1e-3) if law == "gaussian" else (0.5, 0.0)
+            model.partial_fit(data, *budget, mechanism=law, random_state=seed)
+        ends = np.quantile(model.posterior_.sample(600, 0), [0.05, 0.95], axis=0)
+        ends = ends[:, 0] if kind == "moments" else ends
+        hits.append(np.mean((ends[0] <= truth) & (truth <= ends[1])))
+    assert 0.8 <= np.mean(hits) <= 0.98
+
+
+def test_batches_that_do_not_add_up_are_refused_and_leave_the_model(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "ledger", epsilon=5.0)
+    model = BetaBernoulli().partial_fit([0, 1, 1], 1.0, random_state=1, ledger=ledger)
+    before, used = model.posterior_, ledger.used()
+    for options, message in [
+        ({"random_state": 1}, "random_state must differ"),
+        ({"mechanism": "ops"}, "do not add up"),
+        ({"delta": 1e-3, "mechanism": "gaussian"}, "batches must agree"),
+        ({"adjacency": "zero_out"}, "batches must agree"),
+        ({"posterior": "naive"}, "batches must agree"),
+        ({"units": [0, 0, 1]}, "batches must agree"),
+        ({"epsilon": np.inf}, "batches must agree"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.partial_fit([0, 1, 0], ledger=ledger, **{"random_state": 2, **options})
+        assert model.posterior_ is before
+        assert ledger.used() == used
+    with pytest.raises(ValueError, match="do not add up"):
+        BetaBernoulli().fit([0, 1], mechanism="ops").partial_fit([0, 1])
+    # a copy has lost its seed, so it cannot be told whether another seeded batch shares it
+    copy = pickle.loads(pickle.dumps(model))
+    assert "_seeds" not in vars(copy.posterior_._releases[0])
+    assert "_seeds" not in repr(model.posterior_)
+    assert "_releases" not in repr(model.posterior_)
+    with pytest.raises(ValueError, match="has lost its seed"):
+        copy.partial_fit([0, 1, 0], random_state=2, ledger=ledger)
+    assert ledger.used() == used
+    assert copy.partial_fit([0, 1, 0]).privacy_.seeded

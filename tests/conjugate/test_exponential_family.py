@@ -211,3 +211,37 @@ def test_a_plan_says_what_a_release_claims(model, data, mechanism):
         assert (plan.privacy.unit, plan.privacy.conditions) == (unit, found.privacy_.conditions)
         for name, value in plan.numbers.items():
             np.testing.assert_array_equal(value, found.released_[name])
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_batches_have_latent_sums_of_their_own(mechanism):
+    """The mean of a normal law by its sum, against sums over the latent ones of each batch."""
+    rng = np.random.default_rng(0)
+    prior = 2.0
+
+    def draw(total, n, generator, n_draws):
+        precision = n + prior**-2
+        center = np.ravel(total)[0] / precision
+        return center + generator.standard_normal((n_draws, 1)) / np.sqrt(precision)
+
+    model = ExponentialFamily(
+        lambda x: x, draw, bounds=(-4, 4), moments=lambda theta: (theta, np.eye(1))
+    )
+    for seed in range(3):
+        batch = rng.normal(0.7, 1.0, 60)
+        model.partial_fit(batch, 0.8, 1e-3, mechanism=mechanism, random_state=seed)
+    theta = np.linspace(-1.5, 2.5, 801)
+    log_density = -0.5 * (theta / prior) ** 2
+    order = {"laplace": 1, "gaussian": 2}[mechanism]
+    for part in model.posterior_._releases:
+        sums = np.linspace(-200, 300, 5001)
+        given = np.exp(-0.5 * (sums - part.n * theta[:, None]) ** 2 / part.n)
+        gap = np.abs(part.statistic[0] - sums) / part.unit[0]
+        log_density += np.log(given @ np.exp(-(gap**order) / order))
+    density = np.exp(log_density - log_density.max())
+    density /= density.sum()
+    mean = theta @ density
+    deviation = np.sqrt((theta - mean) ** 2 @ density)
+    draws = model.posterior_.sample(6000, 0).ravel()
+    assert draws.mean() == pytest.approx(mean, abs=0.15 * deviation)
+    assert draws.std() == pytest.approx(deviation, rel=0.1)

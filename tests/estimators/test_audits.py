@@ -294,7 +294,7 @@ def test_a_forgotten_clip_is_caught(estimator, monkeypatch):
     monkeypatch.setattr(estimator, "_bound_rows", lambda self, X: X, raising=False)
     monkeypatch.setattr(bounds, "clip_rows", lambda X, norm: X)
     # sums of rows beyond the grid would not be exact, and the optimizer would give up
-    wide = property(lambda self: models.Grid(self.n_samples, 50.0 * self.data_norm))
+    wide = property(lambda self: models.Grid(self.n_records, 50.0 * self.data_norm))
     monkeypatch.setattr(objective_plan.Problem, "grid", wide)
     assert run(case).refuted
 
