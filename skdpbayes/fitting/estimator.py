@@ -358,10 +358,17 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # it has no types
         return str(BaseEstimator.__repr__(_shown(self), N_CHAR_MAX))
 
     def _repr_html_inner(self) -> str:
-        return str(BaseEstimator._repr_html_inner(_shown(self)))
+        return str(BaseEstimator._repr_html_inner(_shown(self))) + self._claim_card()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        return BaseEstimator._repr_mimebundle_(_shown(self), **kwargs)
+        shown = BaseEstimator._repr_mimebundle_(_shown(self), **kwargs)
+        if "text/html" in shown:
+            shown["text/html"] += self._claim_card()
+        return shown
+
+    def _claim_card(self) -> str:
+        """Return the claim of a fit, to stand below scikit-learn's diagram."""
+        return self.privacy_._repr_html_() if is_fitted(self) else ""
 
     def _get_params_html(self, *args: Any, **kwargs: Any) -> Any:
         """Parameters in scikit-learn's diagram; called by releases that have such a table."""

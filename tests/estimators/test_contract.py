@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import inspect
 import pickle
 import re
@@ -115,6 +116,11 @@ def test_a_fitted_object_holds_nothing_that_its_noise_was_made_from(case, source
         assert clone(fitted).random_state == source  # searches clone what they were given
     assert b"PCG64" not in stored
     assert "PCG64" not in shown
+    # the claim stands below the diagram of a fitted estimator, and only there
+    bundle = fitted._repr_mimebundle_()["text/html"]
+    assert html.escape(str(fitted.privacy_)) in bundle
+    assert html.escape(str(fitted.privacy_)) in fitted._repr_html_()
+    assert "differentially private" not in clone(fitted)._repr_html_()
 
 
 @each_case
