@@ -70,8 +70,8 @@ def measure(args, store, only):
         named = {"diffprivlib": args.diffprivlib_python, "opacus": args.opacus_python}
         pythons = _environments.interpreters(named, args.environments)
     if "peers" in only and "tables" in args.parts:
-        named = {"interpret": args.interpret_python}
-        pythons |= _environments.interpreters(named, args.environments, ["interpret"])
+        named = {"interpret": args.interpret_python, "opacus": args.opacus_python}
+        pythons |= _environments.interpreters(named, args.environments, list(named))
     needed = {"accuracy", "speed", "hmc"} & set(args.parts)
     sets = _accuracy.load(args.data, args.quick) if needed else []
     threads = machine()["threads"]
@@ -88,8 +88,7 @@ def measure(args, store, only):
             continue
         elif part == "tables":
             seeds = min(args.peer_seeds, 2) if args.quick else args.peer_seeds
-            python = pythons.get("interpret")
-            _tables.measure(store, only, args.data, python, seeds, args.quick)
+            _tables.measure(store, only, args.data, pythons, seeds, args.quick)
         elif part == "speed":
             _timings.speed(store, sets, only, pythons, threads, args.quick)
         elif part == "hmm":

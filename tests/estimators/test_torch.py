@@ -324,7 +324,8 @@ def test_the_network_for_house_numbers_runs_on_a_stand_in_of_their_format(tmp_pa
     assert model.predict_proba(names["X"]).shape == (60, 10)
     start = make_function(names["house_numbers"], (32, 32, 3), 3072, 10).start()
     moved = {name: part[-1].ravel() for name, part in model.sample_posterior().items()}
-    assert np.abs(np.concatenate(list(moved.values())) - start).min() > 0.0
+    # noise may leave a few numbers of single precision where they were
+    assert np.mean(np.concatenate(list(moved.values())) == start) < 1e-3
 
 
 # The promises of `tests.estimators.test_promises`, which run over estimators without extras.
