@@ -321,7 +321,9 @@ class NoisyRegression:
             kept[begin // THINNING : (begin + chunk) // THINNING] = states[THINNING - 1 :: THINNING]
         beta = kept[:, 1:-1] @ vectors.T
         alpha = kept[:, 0] - beta @ m.mean if m.intercept else np.zeros(n_draws)
-        return Parameters(beta, alpha, np.exp(kept[:, -1]))
+        # one by one: older NumPy lets the place in memory decide on the last bit of a vector's
+        variance = np.array([math.exp(value) for value in kept[:, -1].tolist()])
+        return Parameters(beta, alpha, variance)
 
     def center(self, draws: Parameters) -> Parameters:
         """Means of the draws."""
