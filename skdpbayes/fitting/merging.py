@@ -22,12 +22,9 @@ DISJOINT = (
 def seeds_of(random_state: Any) -> tuple[Any, ...]:
     """Return what decides on the noise if it can be told; nothing for states that move on."""
     if isinstance(random_state, numbers.Integral):
-        return ((int(random_state), ()),)
-    if isinstance(random_state, np.random.SeedSequence):
-        entropy: Any = random_state.entropy
-        if not isinstance(entropy, numbers.Integral):
-            entropy = tuple(int(word) for word in entropy)
-        return ((entropy, random_state.spawn_key),)
+        random_state = np.random.SeedSequence(int(random_state))
+    if isinstance(random_state, np.random.SeedSequence):  # one stream may be written in many ways
+        return (tuple(random_state.generate_state(8).tolist()),)
     return ()
 
 

@@ -569,6 +569,7 @@ def test_batches_that_do_not_add_up_are_refused_and_leave_the_model(tmp_path):
     before, used = model.posterior_, ledger.used()
     for options, message in [
         ({"random_state": 1}, "random_state must differ"),
+        ({"random_state": np.random.SeedSequence([1, 0])}, "random_state must differ"),
         ({"mechanism": "ops"}, "do not add up"),
         ({"delta": 1e-3, "mechanism": "gaussian"}, "batches must agree"),
         ({"adjacency": "zero_out"}, "batches must agree"),
